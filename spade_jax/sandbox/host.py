@@ -7,6 +7,7 @@ breaks the protocol is killed and reaped, and its instance answers with the same
 
 import asyncio
 import os
+import resource
 import socket
 import typing
 from collections.abc import Mapping, Sequence
@@ -25,6 +26,7 @@ __all__ = ["EnvironmentHost", "StepResult"]
 
 ACTION_CHARACTERS = 8192
 LOADING_PER_CORE = 8
+OTHER_DESCRIPTORS = 256  # what the rest of the process may need beside one socket an instance
 
 
 class EnvironmentHost:
@@ -180,6 +182,7 @@ class EnvironmentHost:
     async def _running_zygote(self) -> ZygoteProcess:
         async with self._starting:
             if self._zygote is None:
+                _allow_descriptors(self._settings.instances)
                 await self._bury()
                 self._zygote = await ZygoteProcess.start(self._settings, self)
             return self._zygote
@@ -221,3 +224,16 @@ class EnvironmentHost:
             self._lost.append(zygote)
         for instance in list(self._instances.values()):
             instance.on_lost("the zygote died; the episode can be played again")
+
+
+def _allow_descriptors(instances: int) -> None:
+    """Raises this process's soft limit where all instances would not fit under it."""
+    needed = instances + OTHER_DESCRIPTORS
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != resource.RLIM_INFINITY and soft < needed:
+        if hard != resource.RLIM_INFINITY and hard < needed:
+            raise HostFault(
+                f"config.sandbox.instances = {instances} needs {needed} open files, the limit is "
+                f"{hard}; lower the setting or raise the limit (ulimit -Hn)"
+            )
+        resource.setrlimit(resource.RLIMIT_NOFILE, (needed, hard))
