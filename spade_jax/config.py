@@ -38,6 +38,28 @@ GAME_SKILLS = (
 )
 
 
+POSITIVE = (
+    "iterations",
+    "schedule.k",
+    "schedule.delay",
+    "schedule.slots",
+    "schedule.plain_plays",
+    "designer.attempts",
+    "designer.max_tokens",
+    "agent.max_tokens",
+    "agent.max_turns",
+    "hints.max_tokens",
+    "sampler.slots",
+    "sampler.context",
+    "sampler.prefill_chunk",
+    "sampler.decode_steps",
+    "learner.rows",
+    "learner.row_length",
+    "checkpoint.every",
+    "checkpoint.keep",
+)
+
+
 @dataclasses.dataclass(frozen=True)
 class Model:
     source: str = setting(
@@ -141,7 +163,7 @@ class Corpus:
 class Validation:
     required: tuple[str, ...] = setting(
         (),
-        "checks that refuse an environment; empty = all of spade_jax.environments.validation.CHECKS",
+        "checks that refuse an environment, of environments.validation.CHECKS; empty = all",
     )
     seeds: int = setting(3, "seeds on which an environment is reset and replayed")
     random_episodes: int = setting(20, "episodes of constant and of random play")
@@ -324,12 +346,7 @@ def _check(config: Config) -> None:
     one_of("learner.role_weighting", learner.role_weighting, ("paper", "balanced"))
     for skill in schedule.skills:
         one_of("schedule.skills", skill, GAME_SKILLS)
-    for name in (
-        "iterations schedule.k schedule.delay schedule.slots schedule.plain_plays designer.attempts "
-        "designer.max_tokens agent.max_tokens agent.max_turns hints.max_tokens sampler.slots "
-        "sampler.context sampler.prefill_chunk sampler.decode_steps learner.rows "
-        "learner.row_length checkpoint.every checkpoint.keep"
-    ).split():
+    for name in POSITIVE:
         value: Any = config
         for part in name.split("."):
             value = getattr(value, part)
