@@ -38,7 +38,7 @@ def decays(params: Any) -> Any:
 
     def is_matrix(path: tuple, _: Any) -> bool:
         name = jax.tree_util.keystr(path).lower()
-        return not any(word in name for word in ("norm", "bias", "scale"))
+        return not any(word in name for word in ("norm", "bias"))
 
     return jax.tree_util.tree_map_with_path(is_matrix, params)
 
