@@ -280,6 +280,18 @@ def from_config_dict(values: Mapping | ml_collections.ConfigDict) -> Config:
     return config
 
 
+def differences(old: Mapping, new: Mapping, prefix: str = "") -> list[tuple[str, Any, Any]]:
+    """(dotted name, old value, new value) of every setting in which two dictionaries differ."""
+    found: list[tuple[str, Any, Any]] = []
+    for key in sorted(old.keys() | new.keys()):
+        before, after = old.get(key), new.get(key)
+        if isinstance(before, Mapping) and isinstance(after, Mapping):
+            found += differences(before, after, f"{prefix}{key}.")
+        elif before != after:
+            found.append((prefix + key, before, after))
+    return found
+
+
 def setting_names(section: type = Config, prefix: str = "") -> list[str]:
     """Dotted names of all settings, for messages and documentation."""
     names = []

@@ -35,6 +35,23 @@ def check(rows: Sequence[Mapping[str, Any]], workdir: Path) -> None:
         )
 
 
+def line(row: Mapping[str, Any]) -> str:
+    """One iteration in one line."""
+    parts = [f"{row['environments/accepted']}/{row['environments/asked']} environments"]
+    parts += [
+        f"{label} {row[name]:.2f}"
+        for label, name in (
+            ("plain", "returns/plain"),
+            ("hinted", "returns/hinted"),
+            ("regret", "regret/mean"),
+            ("designer reward", "designer/reward"),
+        )
+        if name in row
+    ]
+    parts.append(f"trained {row['agent/trained']} + {row['designer/trained']}")
+    return ", ".join(parts)
+
+
 def show(rows: Sequence[Mapping[str, Any]], workdir: Path, console: Console) -> None:
     """Prints what happened in ``rows``, one metrics row an iteration."""
     designed = [row for row in rows if "designer/attempts" in row]

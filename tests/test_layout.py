@@ -20,6 +20,7 @@ RANK = {
     "warm_start": 4,
 }
 TOP = 5
+FORBIDDEN = {"environments", "sandbox", "selfplay"}  # to the learner and the models
 LIMIT = 500
 
 

@@ -1,7 +1,5 @@
 """The decoder against transformers (torch, float32, CPU) on small random checkpoints."""
 
-import dataclasses
-
 import jax
 import jax.numpy as jnp
 import numpy as np
