@@ -48,29 +48,50 @@ def get_config(variant: str = ""):
 
 def _scratch(dense: bool) -> dict:
     """Keys of a Hugging Face config.json. Both kinds use as many weights for a token."""
-    shape = dict(
-        hidden_size=192,
-        num_hidden_layers=4,
-        num_attention_heads=6,
-        num_key_value_heads=2,
-        head_dim=32,
-        hidden_act="silu",
-        max_position_embeddings=4096,
-        rms_norm_eps=1e-6,
-        rope_theta=10000.0,
-        tie_word_embeddings=True,
-        attention_bias=False,
-    )
+    shape = {
+        "hidden_size": 192,
+        "num_hidden_layers": 4,
+        "num_attention_heads": 6,
+        "num_key_value_heads": 2,
+        "head_dim": 32,
+        "hidden_act": "silu",
+        "max_position_embeddings": 4096,
+        "rms_norm_eps": 1e-6,
+        "rope_theta": 10000.0,
+        "tie_word_embeddings": True,
+        "attention_bias": False,
+    }
     if dense:
-        return dict(shape, model_type="qwen3", intermediate_size=512)
-    return dict(
-        shape,
-        model_type="qwen3_moe",
-        intermediate_size=512,
-        moe_intermediate_size=256,
-        num_experts=4,
-        num_experts_per_tok=2,
-        norm_topk_prob=True,
-        decoder_sparse_step=1,
-        mlp_only_layers=(),
-    )
+        return shape | {"model_type": "qwen3", "intermediate_size": 512}
+    return shape | {
+        "model_type": "qwen3_moe",
+        "intermediate_size": 512,
+        "moe_intermediate_size": 256,
+        "num_experts": 4,
+        "num_experts_per_tok": 2,
+        "norm_topk_prob": True,
+        "decoder_sparse_step": 1,
+        "mlp_only_layers": (),
+    }
+
+
+def _pretrained(config):
+    """About 45 times the weights: fewer and smaller iterations, a shorter lesson."""
+    config.model.source = "smollm2"
+    config.iterations = 4
+    config.schedule.update(slots=6, plain_plays=4, hinted_plays=4)
+    config.designer.update(max_tokens=512)
+    config.sampler.update(slots=24, context=2048)
+    config.learner.update(learning_rate=1e-5, row_length=2048, rows=1)
+    config.warm_start.update(enabled=True, programs=150, plays=120, hints=30, steps=40)
+    config.warm_start.update(learning_rate=3e-4)
+
+
+def _language_model(config):
+    """A model that follows instructions: full prompts, no lesson, room to write."""
+    config.designer.update(prompts="full", max_tokens=2048, top_p=0.95, top_k=20)
+    config.agent.update(max_tokens=256, max_episode_tokens=4096)
+    config.hints.update(max_tokens=160, words=100)
+    config.corpus.max_tokens = 1024
+    config.sampler.update(slots=16, context=8192)
+    config.learner.update(learning_rate=1e-6, row_length=8192, rows=1, remat=True)
