@@ -179,7 +179,7 @@ class Sandbox:
     open_timeout: float = setting(5.0, "wall seconds to load and construct an environment")
     step_timeout: float = setting(5.0, "wall seconds for reset, step or any other call")
     message_bytes: int = setting(65536, "largest message in either direction")
-    instances: int = setting(512, "instances open at once; further opens wait")
+    instances: int = setting(1024, "instances open at once; further opens wait")
 
 
 @dataclasses.dataclass(frozen=True)

@@ -122,7 +122,7 @@ class Agent:
             temperature=settings.temperature,
             top_p=settings.top_p,
             top_k=settings.top_k,
-            stop_ids=tuple(self._renderer.stop_ids),
+            stop_ids=self._renderer.stop_ids,
         )
         uid = f"{episode.uid}/{len(episode.turns)}"
         request = Request(conversation.tokens, params, uid, session=episode.uid)
@@ -146,12 +146,17 @@ class Agent:
 
 
 class Conversation:
-    """Token ids of a dialogue: what was sampled is what is kept, never decoded and re-encoded."""
+    """Token ids of a dialogue: what was sampled is what is kept, never decoded and re-encoded.
+
+    Where the chat template rewrites earlier turns (it drops thinking, say), each turn is a sample
+    of its own: the rendered history, untrained, and the reply.
+    """
 
     def __init__(self, renderer: Renderer, messages: list[dict[str, str]]):
         self._renderer = renderer
-        self._messages: list[dict] = list(messages)
-        self.samples: list[Sample] = [_start(renderer.prompt(messages))]
+        self._messages = list(messages)
+        self._reply: list[int] = []
+        self.samples = [_start(renderer.prompt(messages))]
 
     @property
     def tokens(self) -> list[int]:
@@ -159,27 +164,26 @@ class Conversation:
 
     def sampled(self, tokens: list[int], logp: list[float]) -> None:
         """The policy's message, stop token included."""
-        sample = self.samples[-1]
-        sample.tokens.extend(tokens)
-        sample.trained.extend([True] * len(tokens))
-        sample.logp.extend(logp)
-        self._messages.append({"role": "assistant", "content": tokens})
+        self._reply = tokens
+        _append(self.samples[-1], tokens, True, logp)
 
     def observed(self, text: str) -> None:
-        """The environment's answer; where the template rewrites history a new sample begins."""
-        message = {"role": "user", "content": text}
-        self._messages.append(message)
+        """The environment's answer."""
+        answer = {"role": "user", "content": text}
         if self._renderer.append_only:
-            _append(self.samples[-1], self._renderer.extend(message))
-        else:
-            self.samples.append(_start(self._renderer.prompt(self._messages)))
+            tokens = self._renderer.extend(self._reply, [answer])
+            _append(self.samples[-1], tokens, False, [0.0] * len(tokens))
+            return
+        reply = {"role": "assistant", "content": self._renderer.decode(self._reply)}
+        self._messages += [reply, answer]
+        self.samples.append(_start(self._renderer.prompt(self._messages)))
 
 
 def _start(tokens: list[int]) -> Sample:
     return Sample(list(tokens), [False] * len(tokens), [0.0] * len(tokens))
 
 
-def _append(sample: Sample, tokens: list[int]) -> None:
+def _append(sample: Sample, tokens: list[int], trained: bool, logp: list[float]) -> None:
     sample.tokens.extend(tokens)
-    sample.trained.extend([False] * len(tokens))
-    sample.logp.extend([0.0] * len(tokens))
+    sample.trained.extend([trained] * len(tokens))
+    sample.logp.extend(logp)

@@ -170,7 +170,11 @@ class Cycle:
         order = random.Random(schedule.derive_seed(self.settings.seed, "order", iteration))
         order.shuffle(episodes)
         with self._phase("play", len(episodes)):
-            await asyncio.gather(*(self._play_one(episode) for episode in episodes))
+            # In lots, because an episode that waited for a free instance while others wait for it
+            # at the sampler would wait for ever.
+            for start in range(0, len(episodes), self.settings.sandbox.instances):
+                lot = episodes[start : start + self.settings.sandbox.instances]
+                await asyncio.gather(*(self._play_one(episode) for episode in lot))
         for episode in episodes:
             self._records.episode(episode)
         return episodes

@@ -131,7 +131,7 @@ class Designer:
         settings = self._settings
         budget = settings.sampler.context - settings.designer.max_tokens
         words = settings.corpus.max_tokens
-        body = self._renderer.encode(document.text) if document else []
+        body = self._renderer.text(document.text) if document else []
         while True:
             excerpt = None
             if document is not None:
@@ -147,7 +147,7 @@ class Designer:
                 max_turns=settings.agent.max_turns,
             )
             tokens = self._renderer.prompt(messages)
-            tokens = tokens + self._renderer.encode(settings.designer.prefill)
+            tokens = tokens + self._renderer.text(settings.designer.prefill)
             excess = len(tokens) - budget
             if excess <= 0:
                 return tokens
@@ -170,7 +170,7 @@ class Designer:
             temperature=settings.temperature,
             top_p=settings.top_p,
             top_k=settings.top_k,
-            stop_ids=tuple(self._renderer.stop_ids),
+            stop_ids=self._renderer.stop_ids,
         )
         uid = f"{iteration}/slot/{attempt.slot.index}/{attempt.number}"
         async with self._sampler.party():

@@ -33,7 +33,7 @@ async def write_hints(
             temperature=settings.temperature,
             top_p=settings.top_p,
             top_k=settings.top_k,
-            stop_ids=tuple(renderer.stop_ids),
+            stop_ids=renderer.stop_ids,
         )
         uid = f"{environment.written}/{environment.sha[:16]}/hint"
         requests.append(Request(renderer.prompt(messages), params, uid))
