@@ -51,6 +51,7 @@ POSITIVE = (
     "hints.max_tokens",
     "sampler.slots",
     "sampler.context",
+    "sampler.cache_mb",
     "sampler.prefill_chunk",
     "sampler.decode_steps",
     "learner.rows",
@@ -188,6 +189,7 @@ class Sampler:
     deterministic: bool = setting(True, "admit requests in waves, so that runs are bit-equal")
     slots: int = setting(32, "sequences decoded together")
     context: int = setting(32768, "tokens of one sequence, prompt included")
+    cache_mb: int = setting(1024, "KV cache, MiB; it holds one sequence of context tokens at least")
     prefill_chunk: int = setting(128, "prompt tokens of one prefill step and sequence")
     decode_steps: int = setting(16, "tokens decoded on the device between looks at the host")
 
