@@ -1,0 +1,64 @@
+"""Objectives: pure functions of log-probs and batch. Formulas and sources: docs/learner.md.
+
+Every objective is a sum over predictions of loss weight times a token's loss, so that the sum
+over micro-batches is the loss of the whole batch.
+"""
+
+import jax
+import jax.numpy as jnp
+
+from spade_jax import config
+from spade_jax.learner.packing import Batch
+
+
+def policy_loss(
+    logp_bt: jax.Array,
+    old_logp_bt: jax.Array,
+    entropy_bt: jax.Array,
+    reference_logp_bt: jax.Array | None,
+    batch: Batch,
+    settings: config.Learner,
+) -> jax.Array:
+    """Clipped policy gradient with truncated importance weights; scalar, to be minimised.
+
+    ``old_logp_bt`` is the policy at the start of the iteration under the learner's numerics. With
+    one step an iteration it is ``stop_gradient(logp_bt)``, and the clip does nothing.
+    ``reference_logp_bt`` may be None if ``settings.kl_coefficient`` is 0.
+    """
+    advantage_bt = batch.advantage_bt
+    ratio_bt = jnp.exp(logp_bt - old_logp_bt)
+    clipped_bt = jnp.clip(ratio_bt, 1 - settings.clip_low, 1 + settings.clip_high)
+    surrogate_bt = jnp.minimum(ratio_bt * advantage_bt, clipped_bt * advantage_bt)
+    weight_bt = importance_weight(
+        jax.lax.stop_gradient(logp_bt), batch.sampler_logp_bt, settings.importance_cap
+    )
+    loss_bt = -weight_bt * surrogate_bt
+    if settings.entropy_coefficient:
+        loss_bt -= settings.entropy_coefficient * entropy_bt
+    if reference_logp_bt is not None:
+        loss_bt += settings.kl_coefficient * k3(logp_bt, reference_logp_bt)
+    return _weighted_sum(loss_bt, batch)
+
+
+def supervised_loss(logp_bt: jax.Array, batch: Batch) -> jax.Array:
+    """Mean over trajectories of their mean negative log-prob per trained token; scalar, nats."""
+    return _weighted_sum(-logp_bt, batch)
+
+
+def importance_weight(logp_bt: jax.Array, sampler_logp_bt: jax.Array, cap: float) -> jax.Array:
+    """Token-level truncated importance weight min(exp(logp - sampler_logp), cap)."""
+    return jnp.minimum(jnp.exp(logp_bt - sampler_logp_bt), cap)
+
+
+def k3(logp_bt: jax.Array, reference_logp_bt: jax.Array) -> jax.Array:
+    """Estimate exp(-d) - 1 + d of KL(policy || reference), d = logp - reference_logp; at most 10.
+
+    d is clipped as well: the gradient of a clipped infinity would be NaN.
+    """
+    d_bt = jnp.clip(logp_bt - reference_logp_bt, -20.0, 20.0)
+    return jnp.minimum(jnp.exp(-d_bt) - 1 + d_bt, 10.0)
+
+
+def _weighted_sum(loss_bt: jax.Array, batch: Batch) -> jax.Array:
+    # where, not only the product: 0 times whatever stands at an unused place may be NaN.
+    return jnp.where(batch.loss_weight_bt > 0, batch.loss_weight_bt * loss_bt, 0).sum()
