@@ -19,6 +19,7 @@ from spade_jax.learner.step import Learner
 from spade_jax.progress import RunProgress
 from spade_jax.sampling.native.sampler import NativeSampler
 from spade_jax.sampling.rendering import Renderer
+from spade_jax.sampling.waves import Waves
 from spade_jax.sandbox.host import EnvironmentHost
 from spade_jax.selfplay.batch import ROLES
 from spade_jax.selfplay.cycle import Cycle
@@ -39,7 +40,7 @@ async def train(settings: config.Config, workdir: Path, console: Console) -> Non
     with RunProgress("warm start", settings.warm_start.steps, console=console) as progress:
         model, tokenizer = policy.prepare(settings, workdir, progress)
     renderer = Renderer(tokenizer)
-    learner = Learner(model, settings.learner, ROLES, settings.seed)
+    learner = Learner(model, settings.learner, ROLES)
     corpus = corpora.load(settings.corpus.source, settings.seed) if settings.corpus.source else None
     state = State.fresh(settings.memory)
     records = Records(workdir)
@@ -55,7 +56,8 @@ async def train(settings: config.Config, workdir: Path, console: Console) -> Non
 
         async with EnvironmentHost(settings.sandbox) as host:
             console.print(host.description)
-            sampler = NativeSampler(model, learner.params, settings.sampler, settings.seed)
+            native = NativeSampler(model, settings.sampler, settings.seed)
+            sampler = Waves(native) if settings.sampler.deterministic else native
             sampler.update(learner.params, state.iteration)
             with RunProgress("iteration", settings.iterations, state.iteration, console) as bar:
                 cycle = Cycle(

@@ -94,7 +94,7 @@ class Agent:
         return episode
 
     async def _play(self, episode: Episode) -> None:
-        handle = await self._host.open(episode.environment.source)
+        handle = await self._host.open(episode.environment.source, self._settings.max_turns)
         try:
             episode.observation = await self._host.reset(handle, episode.seed)
             conversation = Conversation(self._renderer, self._first_message(episode))
@@ -135,7 +135,7 @@ class Agent:
             episode.status = "length"
             return False
         reply = self._renderer.decode(completion.tokens)
-        action = parsing.extract_action(reply)
+        action = parsing.parse_action(reply)
         result = await self._host.step(handle, action)
         episode.turns.append(Turn(reply, action, result.observation, result.reward))
         if result.terminated or result.truncated:

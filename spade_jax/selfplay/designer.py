@@ -92,13 +92,13 @@ class Designer:
                 document = documents[slots.index(slot) * settings.attempts + number]
                 batch.append(self._prepare(slot, number, iteration, document, memory))
             attempts += batch
-            tasks = [asyncio.create_task(self._attempt(item, iteration)) for item in batch]
+            tasks = [asyncio.create_task(self._attempt(item, iteration, taken)) for item in batch]
             _, late = await asyncio.wait(tasks, timeout=max(0.0, deadline - time.monotonic()))
             for task in late:
                 task.cancel()
-            for failure in await asyncio.gather(*tasks, return_exceptions=True):
-                if isinstance(failure, Exception) and not isinstance(failure, HostFault):
-                    raise failure
+            for result in await asyncio.gather(*tasks, return_exceptions=True):
+                if isinstance(result, Exception):
+                    raise result
             for item in batch:
                 sources = [*taken, *(other.source for other in accepted.values())]
                 if environment := self._settle(item, iteration, sources):
@@ -162,7 +162,7 @@ class Designer:
                     f"raise it by {excess} or lower designer.max_tokens"
                 )
 
-    async def _attempt(self, attempt: Attempt, iteration: int) -> None:
+    async def _attempt(self, attempt: Attempt, iteration: int, taken: Sequence[str]) -> None:
         """Samples, parses and validates, noting the outcome in ``attempt``."""
         settings = self._settings.designer
         params = SamplingParams(
@@ -184,18 +184,32 @@ class Designer:
             attempt.outcome, attempt.reason = "length", "ran out of designer.max_tokens"
             return
         try:
-            attempt.source = parsing.extract_program(attempt.reply)
+            attempt.source = parsing.parse_source(attempt.reply)
         except parsing.ParseFailure as failure:
             attempt.outcome, attempt.reason = failure.kind, failure.reason
             return
         try:
             attempt.report = await validation.validate(
-                self._host, attempt.source, self._settings.validation
+                self._host,
+                attempt.source,
+                self._settings.validation,
+                taken,
+                self._settings.agent.max_turns,
             )
         except HostFault as fault:
             attempt.outcome, attempt.reason = "host_fault", str(fault)
-            raise
-        attempt.outcome, attempt.reason = attempt.report.verdict()
+            return
+        attempt.outcome, attempt.reason = self._verdict(attempt.report)
+
+    def _verdict(self, report: validation.Report) -> tuple[str, str]:
+        """'accepted', or the first required check that did not pass, and its reason."""
+        if report.accepted:
+            return "accepted", ""
+        required = self._settings.validation.required or validation.CHECKS
+        refusing = next(
+            check for check in report.checks if check.name in required and check.status != "passed"
+        )
+        return refusing.name, refusing.reason
 
     def _settle(
         self, attempt: Attempt, iteration: int, sources: Sequence[str]

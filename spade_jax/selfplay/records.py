@@ -1,5 +1,6 @@
 """The run directory: everything a person may want to read of a run, written as it happens."""
 
+import dataclasses
 import json
 import os
 from collections.abc import Iterable, Mapping
@@ -38,7 +39,7 @@ class Records:
             "hint": environment.hint,
         }
         _write(folder / "environment.json", facts)
-        _write(folder / "checks.json", attempt.report.to_json() if attempt.report else [])
+        _write(folder / "checks.json", _checks(attempt))
 
     def rejection(self, iteration: int, attempt: Attempt) -> None:
         name = f"{iteration:05d}_{attempt.slot.index:03d}_{attempt.number}"
@@ -52,7 +53,7 @@ class Records:
             "document": attempt.document.id if attempt.document else None,
             "reply": attempt.reply,
             "source": attempt.source,
-            "checks": attempt.report.to_json() if attempt.report else [],
+            "checks": _checks(attempt),
         }
         _write(self._folder("rejections") / f"{name}.json", facts)
 
@@ -70,7 +71,7 @@ class Records:
             "return": episode.episode_return if episode.scored else None,
             "hint": environment.hint if episode.arm == "hinted" else None,
             "first_observation": episode.observation,
-            "turns": [vars(turn) for turn in episode.turns],
+            "turns": [dataclasses.asdict(turn) for turn in episode.turns],
             "tokens": sum(sum(sample.trained) for sample in episode.samples),
         }
         name = f"{environment.name}_{episode.arm}_{episode.play:03d}.json"
@@ -102,6 +103,10 @@ class Records:
         folder = self.workdir.joinpath(*parts)
         folder.mkdir(parents=True, exist_ok=True)
         return folder
+
+
+def _checks(attempt: Attempt) -> list[dict[str, Any]]:
+    return [dataclasses.asdict(check) for check in attempt.report.checks] if attempt.report else []
 
 
 def _write(path: Path, facts: Any) -> None:
