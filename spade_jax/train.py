@@ -55,7 +55,7 @@ async def train(settings: config.Config, workdir: Path, console: Console) -> Non
         records.drop_metrics_from(state.iteration)
 
         async with EnvironmentHost(settings.sandbox) as host:
-            console.print(host.description)
+            console.print(host.report, highlight=False)
             native = NativeSampler(model, settings.sampler, settings.seed)
             sampler = Waves(native) if settings.sampler.deterministic else native
             sampler.update(learner.params, state.iteration)

@@ -1,7 +1,8 @@
 """Objectives: pure functions of log-probs and batch. Formulas and sources: docs/learner.md.
 
 Every objective is a sum over predictions of loss weight times a token's loss, so that the sum
-over micro-batches is the loss of the whole batch.
+over micro-batches is the loss of the whole batch. Places without loss weight hold zeros, from
+``pack`` and from ``target_logp``: nothing there can turn into NaN.
 """
 
 import jax
@@ -37,12 +38,12 @@ def policy_loss(
         loss_bt -= settings.entropy_coefficient * entropy_bt
     if reference_logp_bt is not None:
         loss_bt += settings.kl_coefficient * k3(logp_bt, reference_logp_bt)
-    return _weighted_sum(loss_bt, batch)
+    return jnp.sum(batch.loss_weight_bt * loss_bt)
 
 
 def supervised_loss(logp_bt: jax.Array, batch: Batch) -> jax.Array:
     """Mean over trajectories of their mean negative log-prob per trained token; scalar, nats."""
-    return _weighted_sum(-logp_bt, batch)
+    return -jnp.sum(batch.loss_weight_bt * logp_bt)
 
 
 def importance_weight(logp_bt: jax.Array, sampler_logp_bt: jax.Array, cap: float) -> jax.Array:
@@ -57,8 +58,3 @@ def k3(logp_bt: jax.Array, reference_logp_bt: jax.Array) -> jax.Array:
     """
     d_bt = jnp.clip(logp_bt - reference_logp_bt, -20.0, 20.0)
     return jnp.minimum(jnp.exp(-d_bt) - 1 + d_bt, 10.0)
-
-
-def _weighted_sum(loss_bt: jax.Array, batch: Batch) -> jax.Array:
-    # where, not only the product: 0 times whatever stands at an unused place may be NaN.
-    return jnp.where(batch.loss_weight_bt > 0, batch.loss_weight_bt * loss_bt, 0).sum()

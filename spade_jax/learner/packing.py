@@ -87,10 +87,10 @@ def pack(
     Raises:
       ValueError: a trajectory that cannot be learnt from; the message gives its index and why.
     """
+    needed = [_places(i, t, row_length, groups) for i, t in enumerate(trajectories)]
     total_weight = math.fsum(trajectory.weight for trajectory in trajectories)
     pieces: list[list[tuple[Trajectory, int, float]]] = [[] for _ in range(groups)]
-    for index, trajectory in enumerate(trajectories):
-        places = _places(index, trajectory, row_length, groups)
+    for trajectory, places in zip(trajectories, needed, strict=True):
         if places and trajectory.weight:
             token_weight = trajectory.weight / sum(trajectory.trained) / total_weight
             pieces[trajectory.group].append((trajectory, places, token_weight))

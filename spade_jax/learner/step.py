@@ -3,7 +3,7 @@
 import dataclasses
 import functools
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -45,23 +45,15 @@ class Learner:
         shardings: Any = None,
     ) -> None:
         self._settings, self._names = settings, tuple(group_names)
-        self._graph, params = nnx.split(model)
-        self._batch_sharding, self._shards = _spread_rows(mesh, settings.rows)
+        graph, params = nnx.split(model)
+        self._batch_sharding, shards = _spread_rows(mesh, settings.rows)
+        self._passes = _Passes(graph, shards)
         if shardings is None:
             shardings = jax.tree.map(lambda p: p.sharding, params)
-        # A copy: the caller's model must survive the donation of these.
+        # Copies: the caller's model must survive the donation of these.
         self.params = _copy(params, shardings)
         self._optimizer = optimizer.init(self.params)
         self._reference = _copy(params, shardings) if settings.kl_coefficient else None
-        self._zeros = jax.jit(
-            lambda p: jax.tree.map(lambda x: jnp.zeros_like(x, jnp.float32), p),
-            out_shardings=shardings,
-        )
-        gradient = functools.partial(jax.jit, donate_argnames="grads")
-        self._policy = gradient(functools.partial(self._accumulate, self._policy_loss))
-        self._supervised = gradient(functools.partial(self._accumulate, self._supervised_loss))
-        self._add = jax.jit(self._add_group, donate_argnums=(0, 1))
-        self._apply = jax.jit(self._apply_update, donate_argnums=(0, 1))
 
     def update(self, trajectories: Sequence[Trajectory]) -> dict[str, float]:
         """One policy-gradient step; its metrics, all finite.
@@ -79,7 +71,7 @@ class Learner:
         passed = trajectories
         if not settings.kl_coefficient and not settings.entropy_coefficient:
             passed = [t if t.advantage else _untrained(t) for t in trajectories]
-        batches, outputs, metrics = self._step(trajectories, passed, self._policy, rate)
+        batches, outputs, metrics = self._step(trajectories, passed, _policy_loss, rate)
         return metrics | policy_metrics(batches, outputs, self._names, settings.importance_cap)
 
     def supervise(
@@ -89,7 +81,7 @@ class Learner:
 
         Advantages and sampler log-probs are not used. Raises as :meth:`update`.
         """
-        return self._step(trajectories, trajectories, self._supervised, learning_rate)[2]
+        return self._step(trajectories, trajectories, _supervised_loss, learning_rate)[2]
 
     @property
     def updates(self) -> int:
@@ -112,29 +104,31 @@ class Learner:
         self,
         trajectories: Sequence[Trajectory],
         passed: Sequence[Trajectory],
-        gradient: Any,
+        objective: Any,
         learning_rate: float,
     ) -> tuple[list[list[Batch]], list[list[dict[str, np.ndarray]]], dict[str, float]]:
         """Micro-batches of ``passed``, what the passes gave for them, and metrics."""
         batches = pack(passed, self._settings.row_length, self._settings.rows, len(self._names))
-        total, norms, outputs = self._zeros(self.params), [], []
+        settings, total, norms, outputs = self._settings, _zeros(self.params), [], []
         for group in batches:
             outputs.append([])
             if not group:
                 norms.append(np.float32(0))
                 continue
-            grads = self._zeros(self.params)
+            grads = _zeros(self.params)
             for batch in group:
                 placed = jax.device_put(batch, self._batch_sharding)
-                grads, output = gradient(self.params, self._reference, grads=grads, batch=placed)
+                grads, output = _accumulate(
+                    objective, self._passes, settings, self.params, self._reference, grads, placed
+                )
                 outputs[-1].append(output)
-            total, group_norm = self._add(total, grads)
+            total, group_norm = _add_group(settings, total, grads)
             norms.append(group_norm)
         norm = np.float32(0)
         if any(t.weight and any(t.trained) for t in trajectories):
             rate = jax.device_put(np.float32(learning_rate))
-            self.params, self._optimizer, norm = self._apply(
-                self.params, self._optimizer, total, rate
+            self.params, self._optimizer, norm = _apply(
+                settings, self.params, self._optimizer, total, rate
             )
         outputs, norms, norm = jax.device_get((outputs, norms, norm))  # the only wait
         self._require_finite(norms)
@@ -155,42 +149,16 @@ class Learner:
                     "before. Look at this group's advantages, or resume an older checkpoint"
                 )
 
-    # What follows is traced.
 
-    def _accumulate(
-        self, objective: Any, params: Any, reference: Any, grads: Any, batch: Batch
-    ) -> tuple[Any, dict[str, jax.Array]]:
-        (value, output), new = jax.value_and_grad(objective, has_aux=True)(params, reference, batch)
-        grads = jax.tree.map(lambda a, b: a + b.astype(jnp.float32), grads, new)
-        return grads, output | {"loss": value}
+class _Passes(NamedTuple):
+    """What the passes over a micro-batch need to know of the model; hashable, hence static."""
 
-    def _policy_loss(
-        self, params: Any, reference: Any, batch: Batch
-    ) -> tuple[jax.Array, dict[str, jax.Array]]:
-        logp_bt, entropy_bt = self._logp(params, batch)
-        output = {"logp": logp_bt, "entropy": entropy_bt}
-        reference_logp_bt = None
-        if reference is not None:
-            reference_logp_bt, _ = self._logp(reference, batch)
-            output["kl"] = loss.k3(logp_bt, reference_logp_bt)
-        value = loss.policy_loss(
-            logp_bt,
-            jax.lax.stop_gradient(logp_bt),
-            entropy_bt,
-            reference_logp_bt,
-            batch,
-            self._settings,
-        )
-        return value, output
+    graph: Any
+    shards: int
 
-    def _supervised_loss(
-        self, params: Any, reference: Any, batch: Batch
-    ) -> tuple[jax.Array, dict[str, jax.Array]]:
-        logp_bt, _ = self._logp(params, batch)
-        return loss.supervised_loss(logp_bt, batch), {}
-
-    def _logp(self, params: Any, batch: Batch) -> tuple[jax.Array, jax.Array]:
-        model = nnx.merge(self._graph, params)
+    def logp(self, params: Any, batch: Batch) -> tuple[jax.Array, jax.Array]:
+        """Log-probs and entropies of the weighted predictions, float32 [b, t]."""
+        model = nnx.merge(self.graph, params)
         h_btd = model.hidden(batch.token_bt, batch.position_bt, batch.segment_bt)
         return target_logp(
             h_btd,
@@ -198,27 +166,75 @@ class Learner:
             batch.target_bt,
             batch.temperature_bt,
             batch.loss_weight_bt > 0,
-            self._shards,
+            self.shards,
         )
 
-    def _add_group(self, total: Any, grads: Any) -> tuple[Any, jax.Array]:
-        norm = optimizer.global_norm(grads)
-        if self._settings.role_weighting == "balanced":
-            grads = optimizer.clip(grads, norm, self._settings.clip_norm)
-        return jax.tree.map(jnp.add, total, grads), norm
 
-    def _apply_update(
-        self, params: Any, state: Any, grads: Any, learning_rate: jax.Array
-    ) -> tuple[Any, Any, jax.Array]:
-        norm = optimizer.global_norm(grads)
-        if self._settings.role_weighting == "paper":
-            grads = optimizer.clip(grads, norm, self._settings.clip_norm)
-        params, state = jax.lax.cond(
-            jnp.isfinite(norm),
-            lambda: optimizer.adamw(params, grads, state, learning_rate, self._settings),
-            lambda: (params, state),
-        )
-        return params, state, norm
+def _policy_loss(
+    params: Any, reference: Any, batch: Batch, passes: _Passes, settings: config.Learner
+) -> tuple[jax.Array, dict[str, jax.Array]]:
+    logp_bt, entropy_bt = passes.logp(params, batch)
+    output = {"logp": logp_bt, "entropy": entropy_bt}
+    reference_logp_bt = None
+    if reference is not None:
+        reference_logp_bt, _ = passes.logp(reference, batch)
+        output["kl"] = loss.k3(logp_bt, reference_logp_bt)
+    old_logp_bt = jax.lax.stop_gradient(logp_bt)
+    value = loss.policy_loss(logp_bt, old_logp_bt, entropy_bt, reference_logp_bt, batch, settings)
+    return value, output | {"loss": value}
+
+
+def _supervised_loss(
+    params: Any, reference: Any, batch: Batch, passes: _Passes, settings: config.Learner
+) -> tuple[jax.Array, dict[str, jax.Array]]:
+    logp_bt, _ = passes.logp(params, batch)
+    value = loss.supervised_loss(logp_bt, batch)
+    return value, {"loss": value}
+
+
+@functools.partial(jax.jit, static_argnums=(0, 1, 2), donate_argnums=5)
+def _accumulate(
+    objective: Any,
+    passes: _Passes,
+    settings: config.Learner,
+    params: Any,
+    reference: Any,
+    grads: Any,
+    batch: Batch,
+) -> tuple[Any, dict[str, jax.Array]]:
+    """``grads`` and the gradient of one micro-batch, summed in float32."""
+    new, output = jax.grad(objective, has_aux=True)(params, reference, batch, passes, settings)
+    return jax.tree.map(lambda a, b: a + b.astype(jnp.float32), grads, new), output
+
+
+@functools.partial(jax.jit, static_argnums=0, donate_argnums=1)
+def _add_group(settings: config.Learner, total: Any, grads: Any) -> tuple[Any, jax.Array]:
+    """``total`` and the gradient of one group, and the norm of the latter."""
+    norm = optimizer.global_norm(grads)
+    if settings.role_weighting == "balanced":
+        grads = optimizer.clip(grads, norm, settings.clip_norm)
+    return jax.tree.map(jnp.add, total, grads), norm
+
+
+@functools.partial(jax.jit, static_argnums=0, donate_argnums=(1, 2))
+def _apply(
+    settings: config.Learner, params: Any, state: Any, grads: Any, learning_rate: jax.Array
+) -> tuple[Any, Any, jax.Array]:
+    """Parameters and state after a step, or as they were if the gradient is not finite."""
+    norm = optimizer.global_norm(grads)
+    if settings.role_weighting == "paper":
+        grads = optimizer.clip(grads, norm, settings.clip_norm)
+    params, state = jax.lax.cond(
+        jnp.isfinite(norm),
+        lambda: optimizer.adamw(params, grads, state, learning_rate, settings),
+        lambda: (params, state),
+    )
+    return params, state, norm
+
+
+@jax.jit
+def _zeros(params: Any) -> Any:
+    return jax.tree.map(lambda p: jnp.zeros_like(p, jnp.float32), params)
 
 
 def _spread_rows(
