@@ -126,9 +126,7 @@ class Learner:
             grads = self._zeros(self.params)
             for batch in group:
                 placed = jax.device_put(batch, self._batch_sharding)
-                grads, output = gradient(
-                    self.params, self._reference, grads=grads, batch=placed
-                )
+                grads, output = gradient(self.params, self._reference, grads=grads, batch=placed)
                 outputs[-1].append(output)
             total, group_norm = self._add(total, grads)
             norms.append(group_norm)
@@ -162,9 +160,7 @@ class Learner:
     def _accumulate(
         self, objective: Any, params: Any, reference: Any, grads: Any, batch: Batch
     ) -> tuple[Any, dict[str, jax.Array]]:
-        (value, output), new = jax.value_and_grad(objective, has_aux=True)(
-            params, reference, batch
-        )
+        (value, output), new = jax.value_and_grad(objective, has_aux=True)(params, reference, batch)
         grads = jax.tree.map(lambda a, b: a + b.astype(jnp.float32), grads, new)
         return grads, output | {"loss": value}
 
