@@ -166,6 +166,7 @@ class Sampler:
     deterministic: bool = setting(True, "admit requests in waves, so that runs are bit-equal")
     slots: int = setting(32, "sequences decoded together")
     context: int = setting(32768, "tokens of one sequence, prompt included")
+    cache_mb: int = setting(1024, "KV cache, MiB; it holds one sequence of context tokens at least")
     prefill_chunk: int = setting(128, "prompt tokens of one prefill step and sequence")
     decode_steps: int = setting(16, "tokens decoded on the device between looks at the host")
 
@@ -327,7 +328,7 @@ def _check(config: Config) -> None:
     for name in (
         "iterations schedule.k schedule.delay schedule.slots schedule.plain_plays designer.attempts "
         "designer.max_tokens agent.max_tokens agent.max_turns hints.max_tokens sampler.slots "
-        "sampler.context sampler.prefill_chunk sampler.decode_steps learner.rows "
+        "sampler.context sampler.cache_mb sampler.prefill_chunk sampler.decode_steps learner.rows "
         "learner.row_length checkpoint.every checkpoint.keep"
     ).split():
         value: Any = config

@@ -15,4 +15,7 @@ class EnvironmentFault(Exception):
 
 
 class HostFault(Exception):
-    """Ours: the sandbox could not serve the call. The episode is dropped and counted, never scored."""
+    """Ours: the sandbox could not serve the call.
+
+    The episode is dropped and counted, never scored.
+    """

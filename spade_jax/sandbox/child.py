@@ -1,0 +1,172 @@
+"""The loop that runs one environment, inside its own confined process.
+
+This is the only place in the package where foreign code is compiled or executed. Nothing here
+protects anyone: the code below shares its process with the environment and may be rewritten by
+it. What counts is checked by the host.
+"""
+
+import os
+import random
+import sys
+import types
+from typing import Any
+
+from spade_jax.sandbox import prelude, wire
+
+MODULE = "environment"
+NOT_ENVIRONMENTS = ("Env", "ToolUseBaseEnv")
+REASON_LENGTH = 500
+OUT_OF_MEMORY = wire.encode(["fault", "memory", "MemoryError"], 1024)
+
+
+class Fault(Exception):
+    """What the child answers instead of a value."""
+
+    def __init__(self, kind: str, reason: str):
+        super().__init__(reason)
+        self.kind = kind
+        self.reason = reason
+
+
+class Instance:
+    """The environment object and what may be asked of it; each method is one request."""
+
+    def __init__(self) -> None:
+        self._environment: Any = None
+
+    def open(self, source: str, max_turns: int | None) -> None:
+        """Runs the module and constructs its environment."""
+        module = types.ModuleType(MODULE)
+        sys.modules[MODULE] = module
+        module.__dict__.update(prelude.names())
+        random.seed(0)
+        try:
+            code = compile(source, f"<{MODULE}>", "exec")
+        except (SyntaxError, ValueError, MemoryError, RecursionError) as error:
+            raise Fault("syntax", describe(error)) from error
+        exec(code, module.__dict__)
+        self._environment = construct(find_class(module), max_turns)
+
+    def reset(self, seed: int) -> str:
+        """The first observation."""
+        random.seed(seed)
+        answer = self._environment.reset(seed=seed)
+        observation = answer[0] if isinstance(answer, tuple) and len(answer) == 2 else answer
+        if not isinstance(observation, str):
+            raise Fault(
+                "malformed", f"reset() must return (str, dict), got {type(answer).__name__}"
+            )
+        return observation
+
+    def step(self, action: str) -> list[Any]:
+        """Observation, reward, terminated, truncated. ``info`` never leaves the child."""
+        answer = self._environment.step(action)
+        if not isinstance(answer, tuple) or len(answer) != 5:
+            raise Fault("malformed", "step() must return a tuple of 5 values")
+        return list(answer[:4])
+
+    def play(self, seed: int, actions: list[str], room: int) -> list[Any]:
+        """A reset and steps up to the end of the episode: the observation, then step results.
+
+        Stops early when the results fill ``room`` bytes.
+        """
+        results: list[Any] = [self.reset(seed)]
+        for action in actions:
+            result = self.step(action)
+            room -= len(wire.encode(result, room))
+            if room < 0:
+                break
+            results.append(result)
+            if result[2] is True or result[3] is True:
+                break
+        return results
+
+    def solution(self) -> list[str]:
+        """The actions that win after the last reset."""
+        solve = getattr(self._environment, "solution", None)
+        if not callable(solve):
+            raise Fault("missing", "the environment has no solution()")
+        actions = solve()
+        if not isinstance(actions, list) or not all(isinstance(each, str) for each in actions):
+            raise Fault("missing", "solution() does not return a list of str")
+        return actions
+
+    def tools(self) -> Any:
+        """Descriptions of the tools, for environments that have some."""
+        get = getattr(self._environment, "get_tools", None)
+        return get() if callable(get) else []
+
+    def call(self, name: str, arguments: dict[str, Any]) -> Any:
+        """The outcome of one tool call."""
+        run = getattr(self._environment, "execute_tool", None)
+        if not callable(run):
+            raise Fault("missing", "the environment has no execute_tool()")
+        return run(name, arguments)
+
+
+def find_class(module: types.ModuleType) -> type:
+    """The first class of the module whose name ends in Env."""
+    for name, value in module.__dict__.items():
+        if isinstance(value, type) and name.endswith("Env") and name not in NOT_ENVIRONMENTS:
+            return value
+    raise Fault("missing", "the module defines no class whose name ends in Env")
+
+
+def construct(kind: type, max_turns: int | None) -> Any:
+    """The environment, its own turn limit lowered to ``max_turns`` where it has a larger one."""
+    environment = kind()
+    own = getattr(environment, "max_turns", None)
+    if max_turns is not None and type(own) is int:
+        environment.max_turns = min(own, max_turns)
+    return environment
+
+
+def describe(error: BaseException) -> str:
+    """Type, message and, where known, line in the environment's source."""
+    try:
+        text = f"{type(error).__name__}: {error}"
+        line = None
+        trace = error.__traceback__
+        while trace is not None:
+            if trace.tb_frame.f_code.co_filename == f"<{MODULE}>":
+                line = trace.tb_lineno
+            trace = trace.tb_next
+        if line is not None:
+            text = f"line {line}: {text}"
+    except BaseException:
+        text = "an exception that cannot be printed"
+    return text[:REASON_LENGTH].encode("utf-8", "replace").decode()
+
+
+def answer(instance: Instance, request: list[Any], limit: int) -> bytes:
+    """The framed reply to one request: ['ok', value] or ['fault', kind, reason]."""
+    try:
+        value = getattr(instance, request[0])(*request[1:])
+        return wire.encode(["ok", value], limit)
+    except Fault as fault:
+        reply = ["fault", fault.kind, fault.reason]
+    except MemoryError:
+        return OUT_OF_MEMORY
+    except wire.OversizedError as error:
+        reply = ["fault", "too_large", str(error)]
+    except wire.WireError as error:
+        reply = ["fault", "malformed", describe(error)]
+    except BaseException as error:
+        reply = ["fault", "raised", describe(error)]
+    return wire.encode(reply, limit)
+
+
+def serve(descriptor: int, limit: int) -> None:
+    """Answers requests until the host closes its end."""
+    # Shifts every later address by a random amount: an environment whose play depends on the
+    # order of a set of objects then differs from one child to the next, and validation sees it.
+    ballast = [object() for _ in range(os.urandom(1)[0])]
+    instance = Instance()
+    decoder = wire.Decoder(limit)
+    while piece := os.read(descriptor, 65536):
+        request = decoder.feed(piece)
+        if request is not None:
+            reply = answer(instance, request[0], limit)
+            while reply:
+                reply = reply[os.write(descriptor, reply) :]
+    del ballast

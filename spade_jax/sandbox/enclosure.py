@@ -1,0 +1,119 @@
+"""What is put once around the zygote and inherited by every child: namespaces, an empty root
+and Landlock. Each returns why it could not be had rather than raising, for the self-test to say.
+"""
+
+import ctypes
+import os
+import platform
+
+NAMESPACES = {
+    "mount_namespace": 0x00020000,
+    "ipc_namespace": 0x08000000,
+    "pid_namespace": 0x20000000,
+    "network_namespace": 0x40000000,
+}
+NEW_USER = 0x10000000
+MS_RDONLY, MS_NOSUID, MS_NODEV, MS_NOEXEC, MS_REMOUNT = 1, 2, 4, 8, 32
+MS_REC, MS_PRIVATE = 16384, 1 << 18
+MNT_DETACH = 2
+PIVOT_ROOT = {"x86_64": 155, "aarch64": 41}
+LANDLOCK_CREATE, LANDLOCK_RESTRICT = 444, 446  # the same on every machine
+PR_SET_NO_NEW_PRIVS = 38
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def _failed(what: str) -> str:
+    return f"{what}: {os.strerror(ctypes.get_errno())}"
+
+
+def no_new_privileges() -> str:
+    """Set-uid programs and file capabilities give nothing from here on. '' or the reason."""
+    return _failed("prctl") if _libc.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) else ""
+
+
+def enter_namespaces() -> dict[str, str]:
+    """Moves this process out of the host's namespaces; the pid namespace takes the next fork.
+
+    As root the user namespace stays, so that children can still be given uids of their own; as
+    an ordinary user one is made, which is what permits the others.
+
+    Returns:
+      layer name -> '' or the reason why it is missing; 'user_namespace' only where one is needed.
+    """
+    uid, gid = os.getuid(), os.getgid()
+    missing: dict[str, str] = {}
+    if _libc.unshare(NAMESPACES["mount_namespace"]) == 0:
+        missing["mount_namespace"] = ""
+    elif _libc.unshare(NEW_USER | NAMESPACES["mount_namespace"]) == 0:
+        missing["mount_namespace"] = missing["user_namespace"] = ""
+        for name, text in (
+            ("setgroups", "deny"),
+            ("uid_map", f"{uid} {uid} 1"),
+            ("gid_map", f"{gid} {gid} 1"),
+        ):
+            with open(f"/proc/self/{name}", "w") as file:
+                file.write(text)
+    else:
+        reason = _failed("unshare")
+        return dict.fromkeys([*NAMESPACES, "user_namespace"], reason)
+    for layer, flag in NAMESPACES.items():
+        if layer != "mount_namespace":
+            missing[layer] = _failed("unshare") if _libc.unshare(flag) else ""
+    return missing
+
+
+def enter_empty_root() -> str:
+    """Swaps the file system for an empty read-only one. '' or the reason.
+
+    Needs a mount namespace of its own.
+    """
+    call = PIVOT_ROOT.get(platform.machine())
+    if call is None:
+        return f"pivot_root is not known on {platform.machine()}"
+    if _libc.mount(None, b"/", None, MS_REC | MS_PRIVATE, None):
+        return _failed("mount private")
+    place = b"/tmp"
+    flags = MS_NOSUID | MS_NODEV | MS_NOEXEC
+    if _libc.mount(b"none", place, b"tmpfs", flags, b"size=4k,nr_inodes=2,mode=555"):
+        return _failed("mount tmpfs")
+    os.chdir(place)
+    if _libc.syscall(call, b".", b"."):
+        return _failed("pivot_root")
+    if _libc.umount2(b".", MNT_DETACH):
+        return _failed("umount")
+    os.chdir("/")
+    if _libc.mount(None, b"/", None, MS_REMOUNT | MS_RDONLY | flags, None):
+        return _failed("remount read-only")
+    return ""
+
+
+class _Ruleset(ctypes.Structure):
+    _fields_ = (
+        ("file_access", ctypes.c_uint64),
+        ("network_access", ctypes.c_uint64),
+        ("scoped", ctypes.c_uint64),
+    )
+
+
+def enter_landlock() -> str:
+    """Denies every file operation, and TCP, abstract sockets and outside signals where the kernel
+    can. '' or the reason. Needs no-new-privileges.
+
+    The ruleset handles all access rights of the kernel's ABI and has no rule, so it grants none.
+    """
+    abi = _libc.syscall(LANDLOCK_CREATE, None, ctypes.c_size_t(0), ctypes.c_uint32(1))
+    if abi < 1:
+        return _failed("landlock")
+    file_rights = 13 + (abi >= 2) + (abi >= 3) + (abi >= 5)
+    rules = _Ruleset((1 << file_rights) - 1, 3 if abi >= 4 else 0, 3 if abi >= 6 else 0)
+    size = 24 if abi >= 6 else 16 if abi >= 4 else 8
+    descriptor = _libc.syscall(
+        LANDLOCK_CREATE, ctypes.byref(rules), ctypes.c_size_t(size), ctypes.c_uint32(0)
+    )
+    if descriptor < 0:
+        return _failed("landlock_create_ruleset")
+    failed = _libc.syscall(LANDLOCK_RESTRICT, descriptor, ctypes.c_uint32(0))
+    reason = _failed("landlock_restrict_self") if failed else ""
+    os.close(descriptor)
+    return reason

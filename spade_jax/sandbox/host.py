@@ -1,0 +1,220 @@
+"""The asynchronous front of the sandbox: environments opened, played and closed by number.
+
+The host keeps every number that matters on its own side and believes nothing that a child says
+until it has the right type and range. Each call has a deadline; a child that is late, dies or
+breaks the protocol is killed and reaped, and its instance answers with the same fault from then on.
+"""
+
+import asyncio
+import os
+import socket
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from spade_jax import config
+from spade_jax.sandbox import limits, replies
+from spade_jax.sandbox.faults import HostFault
+from spade_jax.sandbox.instance import Instance
+from spade_jax.sandbox.process import ZygoteProcess
+from spade_jax.sandbox.replies import StepResult
+
+__all__ = ["EnvironmentHost", "StepResult"]
+
+ACTION_CHARACTERS = 8192
+LOADING_PER_CORE = 8
+
+
+class EnvironmentHost:
+    """Runs model-written environments in confined processes.
+
+    Use as an asynchronous context manager: leaving it kills and reaps every process. Calls on
+    different instances run at once; calls on one instance must follow each other.
+
+    Every method raises:
+      EnvironmentFault: the environment misbehaved. After kind 'raised' or 'missing' the instance
+        still answers; after any other it repeats the fault.
+      HostFault: the sandbox itself failed.
+    """
+
+    def __init__(self, settings: config.Sandbox):
+        self._settings = settings
+        self._zygote: ZygoteProcess | None = None
+        self._lost: list[ZygoteProcess] = []
+        self._starting = asyncio.Lock()
+        self._room = asyncio.Semaphore(settings.instances)
+        self._loading = asyncio.Semaphore(LOADING_PER_CORE * (os.cpu_count() or 1))
+        self._instances: dict[int, Instance] = {}
+        self._opened = 0
+        self._action_limit = min(ACTION_CHARACTERS, settings.message_bytes // 8)
+
+    async def __aenter__(self) -> "EnvironmentHost":
+        await self._running_zygote()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        """Ends every process of this host. Calls under way fail with HostFault."""
+        if self._zygote is not None:
+            self._lost.append(self._zygote)
+            self._zygote = None
+        await self._bury()
+        for instance in list(self._instances.values()):
+            instance.on_lost("the host was closed")
+            await self.close(instance.handle)
+
+    @property
+    def report(self) -> limits.Report:
+        """What the self-test of the running zygote found."""
+        if self._zygote is None:
+            raise HostFault("the sandbox is not running; enter its context first")
+        return self._zygote.report
+
+    async def open(self, source: str, max_turns: int | None = None) -> int:
+        """Loads the source in a process of its own and constructs its environment.
+
+        Waits while ``settings.instances`` are open. With ``max_turns`` the environment's own limit
+        is lowered to it, and the host truncates the episode there by its own count.
+
+        Returns:
+          the handle that the other methods take; release it with :meth:`close`.
+        """
+        await self._room.acquire()
+        try:
+            async with self._loading:
+                instance = await self._start_instance(max_turns)
+                try:
+                    await instance.forked()
+                    await instance.ask(
+                        ["open", source, max_turns], self._settings.open_timeout, replies.nothing
+                    )
+                except BaseException:
+                    await self._discard(instance)
+                    raise
+        except BaseException:
+            self._room.release()
+            raise
+        return instance.handle
+
+    async def reset(self, handle: int, seed: int) -> str:
+        """Starts an episode; the first observation."""
+        instance = self._instance(handle)
+        instance.turns = 0
+        return await instance.ask(["reset", seed], self._settings.step_timeout, replies.text)
+
+    async def step(self, handle: int, action: str) -> StepResult:
+        """Plays one action; a longer one is cut at ``ACTION_CHARACTERS``."""
+        instance = self._instance(handle)
+        request = ["step", self._action(action)]
+        result = await instance.ask(request, self._settings.step_timeout, replies.step_result)
+        return self._count_turn(instance, result)
+
+    async def play(
+        self, handle: int, seed: int, actions: Sequence[str]
+    ) -> tuple[str, list[StepResult]]:
+        """A reset and as many of ``actions`` as the episode lasts, in one message.
+
+        For validation: the host adds no truncation of its own. An episode whose observations do
+        not fit a message is cut where they end to fit.
+
+        Returns:
+          the first observation, and the result of each action played.
+        """
+        instance = self._instance(handle)
+        actions = [self._action(action) for action in actions]
+        request = ["play", seed, actions, self._settings.message_bytes // 2]
+        return await instance.ask(
+            request, self._settings.step_timeout, replies.episode(len(actions))
+        )
+
+    async def solution(self, handle: int) -> list[str]:
+        """Actions that win after the last reset, by the environment's own account.
+
+        Raises:
+          EnvironmentFault: kind 'missing' where the environment offers no such list.
+        """
+        timeout = self._settings.step_timeout
+        return await self._instance(handle).ask(["solution"], timeout, replies.texts)
+
+    async def tools(self, handle: int) -> list[dict[str, Any]]:
+        """Tool descriptions; empty for an environment without tools."""
+        timeout = self._settings.step_timeout
+        return await self._instance(handle).ask(["tools"], timeout, replies.mappings)
+
+    async def call(self, handle: int, name: str, arguments: Mapping[str, Any]) -> Any:
+        """Runs a tool; whatever JSON value it answers."""
+        request = ["call", name, dict(arguments)]
+        timeout = self._settings.step_timeout
+        return await self._instance(handle).ask(request, timeout, replies.anything)
+
+    async def close(self, handle: int) -> None:
+        """Kills and reaps the instance's process. A handle closed before is ignored."""
+        instance = self._instances.get(handle)
+        if instance is not None and not instance.closing:
+            instance.closing = True
+            try:
+                await self._discard(instance)
+            finally:
+                self._room.release()
+
+    async def _start_instance(self, max_turns: int | None) -> Instance:
+        zygote = await self._running_zygote()
+        ours, theirs = socket.socketpair()
+        self._opened += 1
+        limit = self._settings.message_bytes
+        instance = Instance(self._opened, ours, limit, max_turns, zygote.kill)
+        self._instances[instance.handle] = instance
+        zygote.fork(instance.handle, theirs)
+        return instance
+
+    async def _discard(self, instance: Instance) -> None:
+        try:
+            await instance.discard()
+        finally:
+            self._instances.pop(instance.handle, None)
+
+    async def _running_zygote(self) -> ZygoteProcess:
+        async with self._starting:
+            if self._zygote is None:
+                await self._bury()
+                self._zygote = await ZygoteProcess.start(self._settings, self)
+            return self._zygote
+
+    async def _bury(self) -> None:
+        while self._lost:
+            await self._lost.pop().close()
+
+    def _instance(self, handle: int) -> Instance:
+        instance = self._instances.get(handle)
+        if instance is None:
+            raise HostFault(f"no environment is open under handle {handle}")
+        return instance
+
+    def _action(self, action: str) -> str:
+        return action[: self._action_limit].encode("utf-8", "replace").decode("utf-8")
+
+    @staticmethod
+    def _count_turn(instance: Instance, result: StepResult) -> StepResult:
+        instance.turns += 1
+        if instance.max_turns is None or instance.turns < instance.max_turns or result.terminated:
+            return result
+        return StepResult(result.observation, result.reward, False, True)
+
+    def on_forked(self, instance: int) -> None:
+        """Listener of the zygote."""
+        if instance in self._instances:
+            self._instances[instance].on_forked()
+
+    def on_reaped(self, instance: int, status: int) -> None:
+        """Listener of the zygote."""
+        if instance in self._instances:
+            self._instances[instance].on_reaped(status)
+
+    def on_lost(self, zygote: ZygoteProcess) -> None:
+        """Listener of the zygote: its children are gone with it; the next open starts another."""
+        if self._zygote is zygote:
+            self._zygote = None
+            self._lost.append(zygote)
+        for instance in list(self._instances.values()):
+            instance.on_lost("the zygote died; the episode can be played again")

@@ -1,0 +1,226 @@
+"""What each child gives up before it sees a byte of foreign code, and the test that it has.
+
+``confine`` is called in the child, right after the fork; ``self_test`` tries, from a child
+confined in the same way, what must be impossible; ``Report`` turns the outcome into a tier.
+"""
+
+import ctypes
+import dataclasses
+import json
+import mmap
+import os
+import resource
+import signal
+import socket
+from collections.abc import Callable, Mapping
+
+from spade_jax.sandbox import seccomp
+
+PR_SET_PDEATHSIG, PR_SET_DUMPABLE = 1, 4
+CAPABILITY_VERSION_3 = 0x20080522
+PRIVATE_UID_BASES = (0x60000000, 30000)  # the second for hosts that map 65536 ids
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+@dataclasses.dataclass(frozen=True)
+class Limits:
+    """Caps of one child: address space in bytes, processor time in seconds, message in bytes."""
+
+    memory: int
+    cpu_seconds: int
+    message: int
+
+
+def private_uid_base(instances: int) -> int | None:
+    """First of ``instances`` uids that no one else uses; None where uids cannot be changed."""
+    if os.geteuid() != 0:
+        return None
+    with open("/proc/self/uid_map") as file:
+        inside, _, length = map(int, file.readline().split())
+    for base in PRIVATE_UID_BASES:
+        if inside <= base and base + instances <= inside + length:
+            return base
+    return None
+
+
+def confine(limits: Limits, rules: seccomp.Filter | None, uid: int | None, parent: int) -> None:
+    """Turns this freshly forked process into one that can only compute and speak on its socket.
+
+    Raises:
+      OSError: a layer that the zygote counts on could not be applied; the child must not go on.
+    """
+    os.setsid()
+    for kind, soft, hard in (
+        (resource.RLIMIT_AS, limits.memory, limits.memory),
+        (resource.RLIMIT_CPU, limits.cpu_seconds, limits.cpu_seconds + 1),
+        (resource.RLIMIT_FSIZE, 0, 0),
+        (resource.RLIMIT_CORE, 0, 0),
+        (resource.RLIMIT_NOFILE, 16, 16),
+        (resource.RLIMIT_NPROC, 0, 0),
+        (resource.RLIMIT_MEMLOCK, 0, 0),
+        (resource.RLIMIT_MSGQUEUE, 0, 0),
+    ):
+        resource.setrlimit(kind, (soft, hard))
+    if uid is not None:
+        os.setgroups([])
+        os.setresgid(uid, uid, uid)
+        os.setresuid(uid, uid, uid)
+    _drop_capabilities()
+    # After the change of uid, which clears both.
+    _prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    _prctl(PR_SET_DUMPABLE, 0)
+    if os.getppid() != parent:
+        os._exit(1)
+    if rules is not None:
+        rules.load()
+
+
+def die_with_parent() -> None:
+    """The kernel kills this process when the thread that started it ends."""
+    _prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def _prctl(option: int, value: int) -> None:
+    if _libc.prctl(option, value, 0, 0, 0):
+        raise OSError(ctypes.get_errno(), f"prctl({option}) failed")
+
+
+def _drop_capabilities() -> None:
+    header = (ctypes.c_uint32 * 2)(CAPABILITY_VERSION_3, 0)
+    if _libc.capset(header, (ctypes.c_uint32 * 6)()):
+        raise OSError(ctypes.get_errno(), "capset failed")
+
+
+def _start_process() -> None:
+    if os.fork() == 0:
+        os._exit(0)
+    os.wait()
+
+
+def _open_new_file() -> None:
+    for folder in ("/tmp", "/dev/shm", "/", os.curdir):
+        try:
+            os.close(os.open(folder, os.O_TMPFILE | os.O_WRONLY))
+        except OSError:
+            continue
+        return
+    raise OSError("no folder takes a file")
+
+
+def _attempts(limits: Limits) -> dict[str, Callable[[], object]]:
+    return {
+        "no_network": socket.socket,
+        "no_process": _start_process,
+        "no_reading": lambda: os.close(os.open("/proc/self/status", os.O_RDONLY)),
+        "no_writing": _open_new_file,
+        "no_signals": lambda: os.kill(os.getppid(), 0),
+        "memory_limit": lambda: mmap.mmap(-1, limits.memory).close(),
+    }
+
+
+FILE_ATTEMPTS = ("no_reading", "no_writing")
+
+
+def self_test(limits: Limits, rules: seccomp.Filter | None, uid: int | None) -> dict[str, str]:
+    """Tries the forbidden from confined children.
+
+    The file attempts are made a second time without seccomp, so that the layers below it are
+    seen to hold alone.
+
+    Returns:
+      attempt -> '' if it failed as it must, else what went wrong.
+    """
+    found = _try(limits, rules, uid, tuple(_attempts(limits)), "")
+    return found | _try(limits, None, uid, FILE_ATTEMPTS, "_without_seccomp")
+
+
+def _try(
+    limits: Limits,
+    rules: seccomp.Filter | None,
+    uid: int | None,
+    names: tuple[str, ...],
+    suffix: str,
+) -> dict[str, str]:
+    found = {name + suffix: "the test did not finish" for name in names}
+    reader, writer = os.pipe()
+    parent = os.getpid()
+    child = os.fork()
+    if child == 0:
+        try:
+            confine(limits, rules, uid, parent)
+            for name in names:
+                try:
+                    _attempts(limits)[name]()
+                    found[name + suffix] = "the attempt succeeded"
+                except OSError:
+                    found[name + suffix] = ""
+            os.write(writer, json.dumps(found).encode())
+        except OSError as error:
+            os.write(writer, json.dumps(dict.fromkeys(found, str(error))).encode())
+        finally:
+            os._exit(0)
+    os.close(writer)
+    with os.fdopen(reader, "rb") as pipe:
+        answer = pipe.read()
+    os.waitpid(child, 0)
+    return found | (json.loads(answer) if answer else {})
+
+
+# What each tier adds to the one before. docs/sandbox.md says what each means for an attacker.
+TIERS: tuple[tuple[str, ...], ...] = (
+    (),
+    ("no_new_privileges", "seccomp", "no_network", "no_process", "no_reading", "no_writing",
+     "no_signals", "memory_limit"),
+    ("no_reading_without_seccomp", "no_writing_without_seccomp"),
+    ("mount_namespace", "empty_root", "ipc_namespace", "pid_namespace", "network_namespace",
+     "private_uid"),
+)  # fmt: skip
+REMEDIES = {
+    "seccomp": "a Linux kernel with CONFIG_SECCOMP_FILTER on x86_64 or aarch64",
+    "landlock": "Linux 5.13 or newer with landlock among the LSMs, not inside gVisor",
+    "private_uid": "start the host as root (Docker's default, or sudo on a TPU VM)",
+    "mount_namespace": "on a TPU VM run as root or set kernel.unprivileged_userns_clone=1; in "
+    "Docker add --security-opt seccomp=unconfined or --cap-add SYS_ADMIN; on GKE set "
+    "seccompProfile: Unconfined on a Standard cluster, or lower sandbox.minimum_tier",
+}
+for _name in ("ipc_namespace", "pid_namespace", "network_namespace", "user_namespace"):
+    REMEDIES[_name] = "as for mount_namespace"
+REMEDIES["empty_root"] = "needs mount_namespace"
+
+
+class InsufficientTierError(RuntimeError):
+    """The machine does not reach the isolation tier that the config demands."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Report:
+    """Outcome of the self-test. ``layers``: layer or attempt -> '' if in place, else the reason."""
+
+    layers: Mapping[str, str]
+
+    @property
+    def tier(self) -> int:
+        """The highest tier all of whose layers, and those of the tiers below, are in place."""
+        for tier, layers in enumerate(TIERS):
+            if any(self.layers.get(layer, "not tested") for layer in layers):
+                return tier - 1
+        return len(TIERS) - 1
+
+    def __str__(self) -> str:
+        lines = [f"sandbox tier {self.tier} of {len(TIERS) - 1}"]
+        for layer, reason in self.layers.items():
+            if reason:
+                remedy = REMEDIES.get(layer)
+                lines.append(
+                    f"  missing {layer}: {reason}" + (f"; to get it: {remedy}" if remedy else "")
+                )
+        return "\n".join(lines)
+
+    def require(self, minimum: int) -> None:
+        """Raises InsufficientTierError below ``minimum``."""
+        if self.tier < minimum:
+            raise InsufficientTierError(
+                f"{self}\nconfig.sandbox.minimum_tier = {minimum} is not reached: model-written "
+                "code is not run here. Add what is missing, or lower the setting knowingly"
+            )

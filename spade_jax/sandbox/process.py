@@ -1,0 +1,177 @@
+"""The host's end of one zygote: starting it, commands to it, events from it, ending it."""
+
+import asyncio
+import collections
+import json
+import pathlib
+import socket
+import subprocess
+import sys
+import typing
+
+import spade_jax
+from spade_jax import config
+from spade_jax.sandbox import limits
+from spade_jax.sandbox.faults import HostFault
+from spade_jax.sandbox.zygote import COMMAND, EVENT, FORK, FORKED, KILL, REPORT_BYTES
+
+START_SECONDS = 30.0
+END_SECONDS = 10.0
+BOOT = (
+    "import sys; sys.path.insert(0, sys.argv[1]); from spade_jax.sandbox import zygote; "
+    "zygote.main(int(sys.argv[2]), sys.argv[3])"
+)
+# No site-packages, no user folder, nothing of the working directory, no bytecode written. Not
+# isolated mode (-I): it would also ignore PYTHONHASHSEED, which must be the same on every host.
+INTERPRETER_FLAGS = ("-S", "-s", "-P", "-B")
+
+
+class Listener(typing.Protocol):
+    """Who is told what the zygote reports."""
+
+    def on_forked(self, instance: int) -> None:
+        """The child of ``instance`` lives."""
+
+    def on_reaped(self, instance: int, status: int) -> None:
+        """The child of ``instance`` is gone; ``status`` as of waitpid."""
+
+    def on_lost(self, zygote: "ZygoteProcess") -> None:
+        """The zygote itself is gone, and all its children with it."""
+
+
+class ZygoteProcess:
+    """One running zygote. Made by :meth:`start`."""
+
+    report: limits.Report
+
+    def __init__(self, process: subprocess.Popen, control: socket.socket, listener: Listener):
+        self._process = process
+        self._control = control
+        self._listener = listener
+        self._loop = asyncio.get_running_loop()
+        self._outgoing: collections.deque[tuple[bytes, socket.socket | None]] = collections.deque()
+        self._lost = False
+
+    @classmethod
+    async def start(cls, settings: config.Sandbox, listener: Listener) -> "ZygoteProcess":
+        """A zygote that has passed its self-test.
+
+        Raises:
+          HostFault: it did not start.
+          InsufficientTierError: this machine does not reach ``settings.minimum_tier``.
+        """
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        values = {
+            "memory": settings.memory_mb << 20,
+            "cpu_seconds": settings.cpu_seconds,
+            "message": settings.message_bytes,
+            "instances": settings.instances,
+        }
+        root = str(pathlib.Path(spade_jax.__file__).parent.parent)
+        arguments = [root, str(theirs.fileno()), json.dumps(values)]
+        with theirs:
+            process = subprocess.Popen(
+                [sys.executable, *INTERPRETER_FLAGS, "-c", BOOT, *arguments],
+                env={"PYTHONHASHSEED": "0"},
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                pass_fds=[theirs.fileno()],
+                start_new_session=True,
+                cwd="/",
+            )
+        ours.setblocking(False)
+        zygote = cls(process, ours, listener)
+        try:
+            async with asyncio.timeout(START_SECONDS):
+                answer = await zygote._loop.sock_recv(ours, REPORT_BYTES)
+            if not answer:
+                raise HostFault("the zygote ended while starting; its standard error says why")
+            zygote.report = limits.Report(json.loads(answer))
+            zygote.report.require(settings.minimum_tier)
+        except TimeoutError as error:
+            await zygote.close()
+            raise HostFault(f"the zygote did not start within {START_SECONDS} s") from error
+        except BaseException:
+            await zygote.close()
+            raise
+        zygote._loop.add_reader(ours, zygote._on_readable)
+        return zygote
+
+    def fork(self, instance: int, child_socket: socket.socket) -> None:
+        """Asks for a child that speaks on ``child_socket``, which is closed here once sent."""
+        self._send(FORK, instance, child_socket)
+
+    def kill(self, instance: int) -> None:
+        """Asks for the end of a child; unknown instances are ignored."""
+        self._send(KILL, instance, None)
+
+    def _send(self, command: bytes, instance: int, child_socket: socket.socket | None) -> None:
+        if self._lost:
+            if child_socket is not None:
+                child_socket.close()
+            return
+        self._outgoing.append((COMMAND.pack(command, instance), child_socket))
+        if len(self._outgoing) == 1:
+            self._flush()
+
+    def _flush(self) -> None:
+        while self._outgoing:
+            message, child_socket = self._outgoing[0]
+            try:
+                if child_socket is None:
+                    self._control.send(message)
+                else:
+                    socket.send_fds(self._control, [message], [child_socket.fileno()])
+            except BlockingIOError:
+                self._loop.add_writer(self._control, self._flush)
+                return
+            except OSError:
+                self._lose()
+                return
+            if child_socket is not None:
+                child_socket.close()
+            self._outgoing.popleft()
+        self._loop.remove_writer(self._control)
+
+    def _on_readable(self) -> None:
+        while not self._lost:
+            try:
+                message = self._control.recv(EVENT.size)
+            except BlockingIOError:
+                return
+            except OSError:
+                message = b""
+            if not message:
+                self._lose()
+                return
+            event, instance, status = EVENT.unpack(message)
+            if event == FORKED:
+                self._listener.on_forked(instance)
+            else:
+                self._listener.on_reaped(instance, status)
+
+    def _lose(self) -> None:
+        if not self._lost:
+            self._disconnect()
+            self._listener.on_lost(self)
+
+    def _disconnect(self) -> None:
+        self._lost = True
+        self._loop.remove_reader(self._control)
+        self._loop.remove_writer(self._control)
+        self._control.close()
+        for _, child_socket in self._outgoing:
+            if child_socket is not None:
+                child_socket.close()
+        self._outgoing.clear()
+
+    async def close(self) -> None:
+        """Ends the zygote and all its children; returns when they are gone."""
+        if not self._lost:
+            self._disconnect()
+        deadline = self._loop.time() + END_SECONDS
+        while self._process.poll() is None:
+            if self._loop.time() > deadline:
+                self._process.kill()
+                self._process.wait()
+            await asyncio.sleep(0.002)

@@ -1,0 +1,190 @@
+"""The process that forks one child per environment instance, and kills and reaps them.
+
+It is started with a fresh interpreter, loads what environments may import, encloses itself, tests
+the enclosure and then only ever forks. It reads nothing that a child has written: a child's
+socket is handed from the host to the child unread.
+"""
+
+import contextlib
+import dataclasses
+import gc
+import heapq
+import json
+import os
+import select
+import signal
+import socket
+import struct
+import sys
+
+from spade_jax.sandbox import child, enclosure, limits, prelude, seccomp
+
+# Host to zygote: what to do, and to which instance. A fork carries the child's socket.
+COMMAND = struct.Struct(">cQ")
+FORK, KILL = b"F", b"K"
+# Zygote to host: what happened, to which instance, and the wait status of a reaped one.
+EVENT = struct.Struct(">cQi")
+FORKED, REAPED = b"f", b"r"
+CHILD_SOCKET = 3
+REPORT_BYTES = 65536
+
+
+@dataclasses.dataclass
+class Child:
+    """A living child: its instance and its place among the private uids."""
+
+    instance: int
+    slot: int
+
+
+class Zygote:
+    """Serves one host over a socket that keeps message boundaries."""
+
+    def __init__(
+        self,
+        control: socket.socket,
+        caps: limits.Limits,
+        rules: seccomp.Filter | None,
+        uid_base: int | None,
+    ):
+        self._control = control
+        self._caps = caps
+        self._rules = rules
+        self._uid_base = uid_base
+        self._children: dict[int, Child] = {}  # by pid
+        self._pids: dict[int, int] = {}  # by instance
+        self._free_slots: list[int] = []
+        self._pid = os.getpid()
+        self._woken, self._wake = socket.socketpair()
+        self._woken.setblocking(False)
+        self._wake.setblocking(False)
+
+    def run(self) -> None:
+        """Until the host closes its end; no child is left alive."""
+        signal.signal(signal.SIGCHLD, lambda number, frame: None)
+        signal.set_wakeup_fd(self._wake.fileno(), warn_on_full_buffer=False)
+        poll = select.poll()
+        poll.register(self._control, select.POLLIN)
+        poll.register(self._woken, select.POLLIN)
+        while True:
+            ready = dict(poll.poll())
+            if self._woken.fileno() in ready:
+                self._drain()
+            self._reap()
+            if self._control.fileno() in ready and not self._obey():
+                break
+        for pid in self._children:
+            kill(pid)
+        while self._children:
+            self._forget(os.wait()[0])
+
+    def _drain(self) -> None:
+        with contextlib.suppress(BlockingIOError):
+            self._woken.recv(4096)
+
+    def _obey(self) -> bool:
+        message, descriptors, _, _ = socket.recv_fds(self._control, COMMAND.size, 1)
+        if not message:
+            return False
+        command, instance = COMMAND.unpack(message)
+        if command == FORK:
+            self._fork(instance, descriptors[0])
+        elif instance in self._pids:
+            kill(self._pids[instance])
+        return True
+
+    def _fork(self, instance: int, descriptor: int) -> None:
+        slot = heapq.heappop(self._free_slots) if self._free_slots else len(self._children)
+        pid = os.fork()
+        if pid == 0:
+            self._become_child(descriptor, slot)
+        os.close(descriptor)
+        self._children[pid] = Child(instance, slot)
+        self._pids[instance] = pid
+        self._control.send(EVENT.pack(FORKED, instance, 0))
+
+    def _become_child(self, descriptor: int, slot: int) -> None:
+        try:
+            signal.set_wakeup_fd(-1)
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            os.dup2(descriptor, CHILD_SOCKET)
+            os.closerange(CHILD_SOCKET + 1, 1 << 16)
+            uid = None if self._uid_base is None else self._uid_base + slot
+            limits.confine(self._caps, self._rules, uid, self._pid)
+            gc.enable()
+            child.serve(CHILD_SOCKET, self._caps.message)
+        finally:
+            os._exit(0)
+
+    def _reap(self) -> None:
+        while self._children:
+            pid, status = os.waitpid(-1, os.WNOHANG)
+            if pid == 0:
+                return
+            gone = self._forget(pid)
+            if gone is not None:
+                self._control.send(EVENT.pack(REAPED, gone.instance, status))
+
+    def _forget(self, pid: int) -> Child | None:
+        gone = self._children.pop(pid, None)
+        if gone is not None:
+            del self._pids[gone.instance]
+            heapq.heappush(self._free_slots, gone.slot)
+        return gone
+
+
+def kill(pid: int) -> None:
+    """Ends a child and, where nothing kept it from making any, its process group."""
+    os.kill(pid, signal.SIGKILL)
+    # It is missing where the child was killed before it had made a session of its own.
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(pid, signal.SIGKILL)
+
+
+def enclose() -> dict[str, str]:
+    """Puts this process into all layers that are shared; returns layer -> '' or what is missing.
+
+    Goes on in a child of the caller, the first process of the new pid namespace; the caller
+    waits for it and ends with it.
+    """
+    layers = enclosure.enter_namespaces()
+    inner = os.fork()
+    if inner:
+        os.closerange(CHILD_SOCKET, 1 << 16)
+        _, status = os.waitpid(inner, 0)
+        os._exit(0 if status == 0 else 1)
+    limits.die_with_parent()
+    layers["empty_root"] = (
+        "no mount namespace" if layers["mount_namespace"] else enclosure.enter_empty_root()
+    )
+    layers["no_new_privileges"] = enclosure.no_new_privileges()
+    layers["landlock"] = enclosure.enter_landlock()
+    return layers
+
+
+def main(descriptor: int, settings: str) -> None:
+    """Entry point of the fresh interpreter; ``settings`` is JSON made by the host."""
+    values = json.loads(settings)
+    instances = values.pop("instances")
+    caps = limits.Limits(**values)
+    sys.path.clear()
+    os.environ.clear()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    assert prelude.LOADED
+    control = socket.socket(fileno=descriptor)
+    uid_base = limits.private_uid_base(instances)
+    limits.die_with_parent()
+    layers = enclose()
+    program = seccomp.program()
+    rules = seccomp.Filter(program) if program else None
+    layers["seccomp"] = "" if rules else "no filter for this machine"
+    layers["private_uid"] = (
+        "" if uid_base is not None or layers.get("user_namespace") == "" else "not root"
+    )
+    layers |= limits.self_test(caps, rules, uid_base)
+    control.send(json.dumps(layers).encode()[:REPORT_BYTES])
+    os.dup2(0, 2)  # standard error was kept for a failure up to here
+    gc.collect()
+    gc.disable()
+    gc.freeze()
+    Zygote(control, caps, rules, uid_base).run()
