@@ -193,7 +193,7 @@ def _templates() -> jinja2.Environment:
     environment.filters.update(
         undelimited=_undelimited,
         fenced=_fenced,
-        words=_words,
+        words=opening_words,
         class_name=_class_name,
         verdict=lambda record: "too easy" if record.win_rate > 0.5 else "too hard",
     )
@@ -211,7 +211,7 @@ def _fenced(source: str) -> str:
     return f"{ticks}python\n{source.rstrip()}\n{ticks}"
 
 
-def _words(text: str, count: int) -> str:
+def opening_words(text: str, count: int) -> str:
     """The first ``count`` words, on one line and without the quotes that delimit the title."""
     return " ".join(re.sub(r"[^A-Za-z0-9]+", " ", text).split()[:count])
 
