@@ -125,7 +125,7 @@ class Agent:
             stop_ids=self._renderer.stop_ids,
         )
         uid = f"{episode.uid}/{len(episode.turns)}"
-        request = Request(conversation.tokens, params, uid, session=episode.uid)
+        request = Request(list(conversation.tokens), params, uid, session=episode.uid)
         (completion,) = await self._sampler.generate([request])
         if completion.finish_reason == "refused":
             episode.status, episode.fault = "refused", completion.refusal
