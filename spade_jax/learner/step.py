@@ -1,9 +1,11 @@
 """One optimizer step from a list of trajectories."""
 
+import contextlib
 import dataclasses
 import functools
+import math
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -11,14 +13,13 @@ import numpy as np
 from flax import nnx
 
 from spade_jax import config
-from spade_jax.learner import loss, optimizer
-from spade_jax.learner.logprobs import target_logp
+from spade_jax.learner import optimizer
+from spade_jax.learner.loss import PolicyLoss
 from spade_jax.learner.metrics import policy_metrics
+from spade_jax.learner.objective import Policy, Supervised
 from spade_jax.learner.packing import Batch, Trajectory, pack
+from spade_jax.models import sharding
 from spade_jax.models.transformer import Transformer
-
-BATCH_AXES = ("data", "fsdp")
-"""Mesh axes over which the rows of a micro-batch are spread."""
 
 
 class Learner:
@@ -31,9 +32,8 @@ class Learner:
       model: the initial policy, and the reference if ``settings.kl_coefficient`` is not 0.
       settings: the learner's section of the configuration.
       group_names: names of the groups that trajectories refer to by index.
-      mesh: where to compute; None is the default device. ``settings.rows`` must be a multiple of
-        the devices along the axes :data:`BATCH_AXES`.
-      shardings: tree of shardings for the parameters on ``mesh``.
+      mesh: of ``models.sharding.make_mesh``; None is the default device. ``settings.rows`` must
+        be a multiple of the devices over which rows are spread.
     """
 
     def __init__(
@@ -42,18 +42,19 @@ class Learner:
         settings: config.Learner,
         group_names: Sequence[str],
         mesh: jax.sharding.Mesh | None = None,
-        shardings: Any = None,
     ) -> None:
         self._settings, self._names = settings, tuple(group_names)
         graph, params = nnx.split(model)
         self._batch_sharding, shards = _spread_rows(mesh, settings.rows)
-        self._passes = _Passes(graph, shards)
-        if shardings is None:
-            shardings = jax.tree.map(lambda p: p.sharding, params)
+        self._supervised = Supervised(graph, shards)
+        self._policy = Policy(graph, shards, PolicyLoss.of(settings))
+        self._mesh = mesh
+        if mesh is not None:
+            params = jax.device_put(params, sharding.shardings(params, mesh))
         # Copies: the caller's model must survive the donation of these.
-        self.params = _copy(params, shardings)
+        self.params = jax.tree.map(jnp.copy, params)
         self._optimizer = optimizer.init(self.params)
-        self._reference = _copy(params, shardings) if settings.kl_coefficient else None
+        self._reference = jax.tree.map(jnp.copy, params) if settings.kl_coefficient else None
 
     def update(self, trajectories: Sequence[Trajectory]) -> dict[str, float]:
         """One policy-gradient step; its metrics, all finite.
@@ -71,7 +72,7 @@ class Learner:
         passed = trajectories
         if not settings.kl_coefficient and not settings.entropy_coefficient:
             passed = [t if t.advantage else _untrained(t) for t in trajectories]
-        batches, outputs, metrics = self._step(trajectories, passed, _policy_loss, rate)
+        batches, outputs, metrics = self._step(trajectories, passed, self._policy, rate)
         return metrics | policy_metrics(batches, outputs, self._names, settings.importance_cap)
 
     def supervise(
@@ -81,7 +82,7 @@ class Learner:
 
         Advantages and sampler log-probs are not used. Raises as :meth:`update`.
         """
-        return self._step(trajectories, trajectories, _supervised_loss, learning_rate)[2]
+        return self._step(trajectories, trajectories, self._supervised, learning_rate)[2]
 
     @property
     def updates(self) -> int:
@@ -104,32 +105,15 @@ class Learner:
         self,
         trajectories: Sequence[Trajectory],
         passed: Sequence[Trajectory],
-        objective: Any,
+        objective: Supervised,
         learning_rate: float,
     ) -> tuple[list[list[Batch]], list[list[dict[str, np.ndarray]]], dict[str, float]]:
         """Micro-batches of ``passed``, what the passes gave for them, and metrics."""
         batches = pack(passed, self._settings.row_length, self._settings.rows, len(self._names))
-        settings, total, norms, outputs = self._settings, _zeros(self.params), [], []
-        for group in batches:
-            outputs.append([])
-            if not group:
-                norms.append(np.float32(0))
-                continue
-            grads = _zeros(self.params)
-            for batch in group:
-                placed = jax.device_put(batch, self._batch_sharding)
-                grads, output = _accumulate(
-                    objective, self._passes, settings, self.params, self._reference, grads, placed
-                )
-                outputs[-1].append(output)
-            total, group_norm = _add_group(settings, total, grads)
-            norms.append(group_norm)
-        norm = np.float32(0)
-        if any(t.weight and any(t.trained) for t in trajectories):
-            rate = jax.device_put(np.float32(learning_rate))
-            self.params, self._optimizer, norm = _apply(
-                settings, self.params, self._optimizer, total, rate
-            )
+        trains = any(t.weight and any(t.trained) for t in trajectories)
+        with jax.set_mesh(self._mesh) if self._mesh else contextlib.nullcontext():
+            total, norms, outputs = self._gradient(objective, batches)
+            norm = self._move(total, learning_rate) if trains else np.float32(0)
         outputs, norms, norm = jax.device_get((outputs, norms, norm))  # the only wait
         self._require_finite(norms)
         losses = [output.pop("loss") for group in outputs for output in group]
@@ -141,6 +125,34 @@ class Learner:
             )
         return batches, outputs, metrics
 
+    def _gradient(
+        self, objective: Supervised, batches: list[list[Batch]]
+    ) -> tuple[Any, list[Any], list[list[dict[str, Any]]]]:
+        """Sum of all gradients, norm of each group's, outputs of each pass; nothing is awaited."""
+        total, norms = _zeros(self.params), []
+        outputs: list[list[dict[str, Any]]] = []
+        for group in batches:
+            outputs.append([])
+            if not group:
+                norms.append(np.float32(0))
+                continue
+            grads = _zeros(self.params)
+            for batch in group:
+                placed = jax.device_put(batch, self._batch_sharding)
+                grads, output = _accumulate(objective, self.params, self._reference, grads, placed)
+                outputs[-1].append(output)
+            total, norm = _add_group(self._settings, total, grads)
+            norms.append(norm)
+        return total, norms, outputs
+
+    def _move(self, grads: Any, learning_rate: float) -> jax.Array:
+        """Makes the optimizer step; the norm of ``grads``."""
+        rate = jax.device_put(np.float32(learning_rate))
+        self.params, self._optimizer, norm = _apply(
+            self._settings, self.params, self._optimizer, grads, rate
+        )
+        return norm
+
     def _require_finite(self, norms: list[np.ndarray]) -> None:
         for name, norm in zip(self._names, norms, strict=True):
             if not np.isfinite(norm):
@@ -150,60 +162,12 @@ class Learner:
                 )
 
 
-class _Passes(NamedTuple):
-    """What the passes over a micro-batch need to know of the model; hashable, hence static."""
-
-    graph: Any
-    shards: int
-
-    def logp(self, params: Any, batch: Batch) -> tuple[jax.Array, jax.Array]:
-        """Log-probs and entropies of the weighted predictions, float32 [b, t]."""
-        model = nnx.merge(self.graph, params)
-        h_btd = model.hidden(batch.token_bt, batch.position_bt, batch.segment_bt)
-        return target_logp(
-            h_btd,
-            model.head().astype(h_btd.dtype),
-            batch.target_bt,
-            batch.temperature_bt,
-            batch.loss_weight_bt > 0,
-            self.shards,
-        )
-
-
-def _policy_loss(
-    params: Any, reference: Any, batch: Batch, passes: _Passes, settings: config.Learner
-) -> tuple[jax.Array, dict[str, jax.Array]]:
-    logp_bt, entropy_bt = passes.logp(params, batch)
-    output = {"logp": logp_bt, "entropy": entropy_bt}
-    reference_logp_bt = None
-    if reference is not None:
-        reference_logp_bt, _ = passes.logp(reference, batch)
-        output["kl"] = loss.k3(logp_bt, reference_logp_bt)
-    old_logp_bt = jax.lax.stop_gradient(logp_bt)
-    value = loss.policy_loss(logp_bt, old_logp_bt, entropy_bt, reference_logp_bt, batch, settings)
-    return value, output | {"loss": value}
-
-
-def _supervised_loss(
-    params: Any, reference: Any, batch: Batch, passes: _Passes, settings: config.Learner
-) -> tuple[jax.Array, dict[str, jax.Array]]:
-    logp_bt, _ = passes.logp(params, batch)
-    value = loss.supervised_loss(logp_bt, batch)
-    return value, {"loss": value}
-
-
-@functools.partial(jax.jit, static_argnums=(0, 1, 2), donate_argnums=5)
+@functools.partial(jax.jit, static_argnums=0, donate_argnums=3)
 def _accumulate(
-    objective: Any,
-    passes: _Passes,
-    settings: config.Learner,
-    params: Any,
-    reference: Any,
-    grads: Any,
-    batch: Batch,
+    objective: Supervised, params: Any, reference: Any, grads: Any, batch: Batch
 ) -> tuple[Any, dict[str, jax.Array]]:
     """``grads`` and the gradient of one micro-batch, summed in float32."""
-    new, output = jax.grad(objective, has_aux=True)(params, reference, batch, passes, settings)
+    new, output = jax.grad(objective, has_aux=True)(params, reference, batch)
     return jax.tree.map(lambda a, b: a + b.astype(jnp.float32), grads, new), output
 
 
@@ -243,18 +207,14 @@ def _spread_rows(
     """Sharding of a batch and the number of blocks its rows are in."""
     if mesh is None:
         return None, 1
-    axes = tuple(axis for axis in BATCH_AXES if axis in mesh.shape)
-    shards = int(np.prod([mesh.shape[axis] for axis in axes]))
+    spec = sharding.spec("batch", "length")
+    shards = math.prod(mesh.shape[axis] for axis in spec[0])
     if rows % shards:
         raise ValueError(
             f"learner.rows = {rows} cannot be spread over the {shards} devices of mesh axes "
-            f"{axes}; make it a multiple"
+            f"{', '.join(spec[0])}; make it a multiple"
         )
-    return jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec(axes)), shards
-
-
-def _copy(params: Any, shardings: Any) -> Any:
-    return jax.tree.map(lambda p, s: jnp.copy(jax.device_put(p, s)), params, shardings)
+    return jax.sharding.NamedSharding(mesh, spec), shards
 
 
 def _untrained(trajectory: Trajectory) -> Trajectory:

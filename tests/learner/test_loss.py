@@ -20,13 +20,12 @@ def one_token(advantage=1.0, sampler_logp=-1.0, weight=1.0) -> Batch:
 
 def value_and_slope(batch, logp, old_logp, entropy=0.0, reference=None, **changes):
     def f(logp_bt, entropy_bt):
-        return loss.policy_loss(
+        return loss.PolicyLoss.of(config.Learner(**changes))(
             logp_bt,
             jnp.full((1, 1), old_logp),
             entropy_bt,
             None if reference is None else jnp.full((1, 1), reference),
             batch,
-            config.Learner(**changes),
         )
 
     value, slopes = jax.value_and_grad(f, (0, 1))(jnp.full((1, 1), logp), jnp.full((1, 1), entropy))
