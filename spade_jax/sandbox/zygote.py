@@ -14,19 +14,36 @@ import os
 import select
 import signal
 import socket
-import struct
 import sys
 
-from spade_jax.sandbox import child, enclosure, limits, prelude, seccomp
+from spade_jax.sandbox import child, enclosure, limits, prelude, seccomp, wire
+from spade_jax.sandbox.commands import COMMAND, EVENT, FORK, FORKED, REAPED, REPORT_BYTES
 
-# Host to zygote: what to do, and to which instance. A fork carries the child's socket.
-COMMAND = struct.Struct(">cQ")
-FORK, KILL = b"F", b"K"
-# Zygote to host: what happened, to which instance, and the wait status of a reaped one.
-EVENT = struct.Struct(">cQi")
-FORKED, REAPED = b"f", b"r"
 CHILD_SOCKET = 3
-REPORT_BYTES = 65536
+# A game of ours, played in the zygote until caches are filled and bytecode has specialised: pages
+# that are written here are not copied by every child.
+WARM_UP_PLAYS = 20
+WARM_UP = '''
+class WarmUpEnv:
+    """Nothing to win."""
+
+    def __init__(self, max_turns=3):
+        self.max_turns = max_turns
+        self.reset()
+
+    def reset(self, seed=None):
+        self.turn, self.number = 0, random.randint(1, 9)
+        return f"{self.number} of {self.max_turns}: \\\\boxed{{x}}", {}
+
+    def step(self, action):
+        self.turn += 1
+        match = re.search(r"\\\\boxed\\{(.*)\\}", action)
+        right = match is not None and match.group(1) == str(self.number)
+        return f"turn {self.turn}", 1.0 if right else 0.0, right, self.turn > 2, {}
+
+    def solution(self):
+        return [str(self.number)]
+'''
 
 
 @dataclasses.dataclass
@@ -162,6 +179,17 @@ def enclose() -> dict[str, str]:
     return layers
 
 
+def warm_up(limit: int) -> None:
+    """Does all that a child does first."""
+    for _ in range(WARM_UP_PLAYS):
+        instance = child.Instance()
+        for request in (["open", WARM_UP, 3], ["reset", 1], ["step", "\\boxed{1}"], ["solution"]):
+            decoder = wire.Decoder(limit)
+            message = decoder.feed(wire.encode(request, limit))
+            assert message is not None
+            child.answer(instance, message[0], limit)
+
+
 def main(descriptor: int, settings: str) -> None:
     """Entry point of the fresh interpreter; ``settings`` is JSON made by the host."""
     values = json.loads(settings)
@@ -181,10 +209,12 @@ def main(descriptor: int, settings: str) -> None:
     layers["private_uid"] = (
         "" if uid_base is not None or layers.get("user_namespace") == "" else "not root"
     )
-    layers |= limits.self_test(caps, rules, uid_base)
-    control.send(json.dumps(layers).encode()[:REPORT_BYTES])
-    os.dup2(0, 2)  # standard error was kept for a failure up to here
+    limits.confine_for_good(caps)
+    warm_up(caps.message)
     gc.collect()
     gc.disable()
     gc.freeze()
+    layers |= limits.self_test(caps, rules, uid_base)
+    control.send(json.dumps(layers).encode()[:REPORT_BYTES])
+    os.dup2(0, 2)  # standard error was kept for a failure up to here
     Zygote(control, caps, rules, uid_base).run()
