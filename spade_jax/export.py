@@ -9,7 +9,7 @@ import os
 import pathlib
 from typing import Any
 
-from absl import app, flags
+from absl import flags
 from flax import nnx
 
 from spade_jax.models import huggingface

@@ -14,13 +14,15 @@ from rich.console import Console
 
 from spade_jax import config, policy, summary
 from spade_jax.data import corpus as corpora
-from spade_jax.learner.checkpoint import Checkpoints
+from spade_jax.learner.checkpoint import CheckpointError, Checkpoints
 from spade_jax.learner.step import Learner
+from spade_jax.models.config import ModelError
 from spade_jax.progress import RunProgress
 from spade_jax.sampling.native.sampler import NativeSampler
-from spade_jax.sampling.rendering import Renderer
+from spade_jax.sampling.rendering import Renderer, TemplateError
 from spade_jax.sampling.waves import Waves
 from spade_jax.sandbox.host import EnvironmentHost
+from spade_jax.sandbox.limits import InsufficientTierError
 from spade_jax.selfplay.batch import ROLES
 from spade_jax.selfplay.cycle import Cycle
 from spade_jax.selfplay.records import Records
@@ -110,7 +112,15 @@ def main(argv: list[str]) -> None:
     try:
         settings = config.from_config_dict(_CONFIG.value)
         asyncio.run(train(settings, Path(_WORKDIR.value), console))
-    except (config.ConfigError, corpora.CorpusError, summary.RunFailed) as error:
+    except (
+        CheckpointError,
+        config.ConfigError,
+        corpora.CorpusError,
+        ModelError,
+        TemplateError,
+        InsufficientTierError,
+        summary.RunFailed,
+    ) as error:
         console.print(f"[bold red]{type(error).__name__}[/]: {error}", soft_wrap=True)
         sys.exit(1)
 

@@ -4,11 +4,11 @@ import contextlib
 
 import pytest
 import tokenizers
-from spade_jax.sampling.rendering import Renderer
 from tokenizers import decoders, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
 from spade_jax.sampling.interface import Completion
+from spade_jax.sampling.rendering import Renderer
 
 CHATML = (
     "{% for message in messages %}<|im_start|>{{ message['role'] }}\n"

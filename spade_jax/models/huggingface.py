@@ -177,7 +177,7 @@ def fill(
             variable: nnx.Variable = variable,
             leading: int = leading,
         ) -> np.ndarray:
-                value = _assemble(functools.partial(read, path), variable.shape, leading, index)
+            value = _assemble(functools.partial(read, path), variable.shape, leading, index)
             return value.astype(variable.dtype)
 
         place: Any = placed[path].get_value() if placed else default

@@ -4,11 +4,11 @@ import asyncio
 import dataclasses
 
 import pytest
-from spade_jax.sampling.rendering import Renderer
-from spade_jax.sandbox.host import StepResult
 
 from spade_jax import config
+from spade_jax.sampling.rendering import Renderer
 from spade_jax.sandbox.faults import EnvironmentFault, HostFault
+from spade_jax.sandbox.host import StepResult
 from spade_jax.selfplay.agent import Agent, Episode
 from spade_jax.selfplay.state import Environment, Sample
 

@@ -47,7 +47,9 @@ def test_four_iterations(make_cycle, settings, tmp_path):
     assert cycle.state.parked == []
 
     episodes = [json.loads(path.read_text()) for path in tmp_path.glob("episodes/*/*.json")]
-    assert len(episodes) == sum(row["episodes/plain"] + row.get("episodes/hinted", 0) for row in rows)
+    assert len(episodes) == sum(
+        row["episodes/plain"] + row.get("episodes/hinted", 0) for row in rows
+    )
     check_pairing(episodes)
     check_designer_rewards(episodes, rows, settings)
     check_agent_advantages(episodes, learner.batches)
@@ -86,7 +88,7 @@ def check_designer_rewards(episodes, rows, settings):
 
 
 def check_agent_advantages(episodes, batches):
-    """Advantages of an iteration are the z-scores of its plain returns, environment by environment."""
+    """Advantages are the z-scores of the iteration's plain returns, environment by environment."""
     for iteration, batch in enumerate(batches):
         groups = collections.defaultdict(list)
         for episode in episodes:
@@ -102,7 +104,7 @@ def check_agent_advantages(episodes, batches):
 
 
 def test_designer_advantages_are_centred_per_skill_and_scaled(make_cycle, settings):
-    cycle, rows = asyncio.run(run(make_cycle, settings, iterations=3))
+    cycle, _ = asyncio.run(run(make_cycle, settings, iterations=3))
     batch = cycle._learner.batches[2]
     designer = [t for t in batch if t.group == 1]
     assert designer
@@ -192,9 +194,7 @@ def test_a_set_without_environments_is_survived(make_cycle, settings, renderer, 
     assert cycle._learner.batches == [[], []]
 
 
-def test_deadline_keeps_what_is_finished(
-    make_cycle, settings, renderer, scripted, scripted_policy
-):
+def test_deadline_keeps_what_is_finished(make_cycle, settings, renderer, scripted, scripted_policy):
     class Slow:
         """Every other slot never answers."""
 
