@@ -34,6 +34,7 @@ def get_config(variant: str = ""):
     config.checkpoint.update(every=1, keep=3)
     if variant in ("", "dense"):
         config.model.architecture = _scratch(dense=variant == "dense")
+        config.model.experts = "blocks"
         config.warm_start.enabled = True
     elif variant == "pretrained":
         _pretrained(config)

@@ -58,7 +58,7 @@ def show(rows: Sequence[Mapping[str, Any]], workdir: Path, console: Console) -> 
     table = Table(title=f"{len(rows)} iterations", show_header=False, title_justify="left")
     table.add_column(style="bold")
     table.add_column(overflow="fold")
-    refused = collections.Counter()
+    refused: collections.Counter[str] = collections.Counter()
     for row in designed:
         for name, count in row.items():
             if name.startswith("refused/"):

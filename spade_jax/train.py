@@ -18,6 +18,7 @@ from spade_jax.learner.checkpoint import CheckpointError, Checkpoints
 from spade_jax.learner.step import Learner
 from spade_jax.models.config import ModelError
 from spade_jax.progress import RunProgress
+from spade_jax.sampling.interface import Sampler
 from spade_jax.sampling.native.sampler import NativeSampler
 from spade_jax.sampling.rendering import Renderer, TemplateError
 from spade_jax.sampling.waves import Waves
@@ -29,7 +30,7 @@ from spade_jax.selfplay.records import Records
 from spade_jax.selfplay.state import State
 
 _CONFIG = config_flags.DEFINE_config_file("config", None, "a file of configs/", lock_config=True)
-_WORKDIR = flags.DEFINE_string("workdir", None, "run directory; an existing one is continued")
+_WORKDIR = flags.DEFINE_string("workdir", "", "run directory; an existing one is continued")
 
 
 async def train(settings: config.Config, workdir: Path, console: Console) -> None:
@@ -59,7 +60,7 @@ async def train(settings: config.Config, workdir: Path, console: Console) -> Non
         async with EnvironmentHost(settings.sandbox) as host:
             console.print(host.report, highlight=False)
             native = NativeSampler(model, settings.sampler, settings.seed)
-            sampler = Waves(native) if settings.sampler.deterministic else native
+            sampler: Sampler = Waves(native) if settings.sampler.deterministic else native
             sampler.update(learner.params, state.iteration)
             with RunProgress("iteration", settings.iterations, state.iteration, console) as bar:
                 cycle = Cycle(

@@ -8,6 +8,7 @@ Every shape that runs is one of :class:`Shapes`; :meth:`NativeSampler.warm_up` c
 
 import asyncio
 import concurrent.futures
+import contextlib
 import math
 import threading
 import typing
@@ -101,6 +102,11 @@ class NativeSampler:
             for sequence in mine:  # of a cancelled call: freed when the device is between calls
                 if sequence in self._answers:
                     self._answers[sequence].cancel()
+
+    @contextlib.asynccontextmanager
+    async def party(self) -> typing.AsyncIterator[None]:
+        """Nothing to keep: this sampler waits for nobody."""
+        yield
 
     def release(self, session: str) -> None:
         """Forgets a session's cached prefix."""
