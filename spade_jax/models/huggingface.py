@@ -139,7 +139,8 @@ def load(
       mesh: where weights are placed; None is the default device.
 
     Raises:
-      ModelError: the weights do not divide over the mesh, or a file or tensor is missing, damaged, unexpected or of the wrong shape.
+      ModelError: the weights do not divide over the mesh, or a file or tensor is missing, damaged,
+        unexpected or of the wrong shape.
     """
     config = read_config(folder)
     graph, state = nnx.split(nnx.eval_shape(lambda: build(config, settings, 0)))
@@ -313,6 +314,19 @@ def save(
     except BaseException:
         shutil.rmtree(unfinished, ignore_errors=True)
         raise
+
+
+def with_tokens(config: ModelConfig, tokenizer: Any) -> ModelConfig:
+    """The config with special ids that it leaves open taken from the tokenizer."""
+    if tokenizer is None:
+        return config
+    eos = () if tokenizer.eos_token_id is None else (tokenizer.eos_token_id,)
+    return dataclasses.replace(
+        config,
+        bos_token=tokenizer.bos_token_id if config.bos_token is None else config.bos_token,
+        eos_tokens=config.eos_tokens or eos,
+        pad_token=tokenizer.pad_token_id if config.pad_token is None else config.pad_token,
+    )
 
 
 def _write_weights(

@@ -146,7 +146,7 @@ class _Grouping:
 
 
 def _group(expert_m: jax.Array, count: int, block: int, multiple: int) -> _Grouping:
-    """Stable order by expert, each expert's rows padded to whole blocks; id ``count`` has no row."""
+    """Stable order by expert, rows of each padded to whole blocks; id ``count`` has no row."""
     copies = len(expert_m)
     rows = copies if block == 1 else (copies // block + count) * block
     rows = -(-rows // multiple) * multiple
