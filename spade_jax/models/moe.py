@@ -59,11 +59,11 @@ def mixture(
     matrices = (gate_edf, up_edf, down_efd)
 
     def local(h_btd, weight_btk, expert_btk, *matrices):
-        o_nd = experts(
-            *(x.reshape(-1, x.shape[-1]) for x in (h_btd, weight_btk, expert_btk)),
-            *matrices,
-            kernel,
+        h_nd, weight_nk, expert_nk = (
+            x.reshape(-1, x.shape[-1]) for x in (h_btd, weight_btk, expert_btk)
         )
+        gate_edf, up_edf, down_efd = matrices
+        o_nd = experts(h_nd, weight_nk, expert_nk, gate_edf, up_edf, down_efd, kernel)
         return o_nd.reshape(h_btd.shape)
 
     if jax.sharding.get_abstract_mesh().empty:
@@ -146,7 +146,7 @@ class _Grouping:
 
 
 def _group(expert_m: jax.Array, count: int, block: int, multiple: int) -> _Grouping:
-    """Stable order by expert, each expert's rows padded to whole blocks; id ``count`` is left out."""
+    """Stable order by expert, rows of each padded to whole blocks; id ``count`` has no row."""
     copies = len(expert_m)
     rows = copies if block == 1 else (copies // block + count) * block
     rows = -(-rows // multiple) * multiple

@@ -80,7 +80,7 @@ def test_blocks_always_have_room_for_every_copy(copies, count):
         assert (np.asarray(grouping.expert_p)[row_m] == expert_m).all()
         assert len(source_p) % block == 0
         assert (
-            np.asarray(grouping.expert_p).reshape(-1, block).T == grouping.expert_p[::block]
+            grouping.expert_p[::block] == np.asarray(grouping.expert_p).reshape(-1, block).T
         ).all()
 
 

@@ -1,5 +1,7 @@
 """The decoder against transformers (torch, float32, CPU) on small random checkpoints."""
 
+import copy
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -73,7 +75,9 @@ KINDS = {
 def reference(kind: str, folder):
     """A random torch model of this kind, biases and norms included, saved to a folder."""
     torch.manual_seed(0)
-    model = transformers.AutoModelForCausalLM.from_config(KINDS[kind], dtype=torch.float32).eval()
+    model = transformers.AutoModelForCausalLM.from_config(
+        copy.deepcopy(KINDS[kind]), dtype=torch.float32
+    ).eval()
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             if "norm" in name or name.endswith("bias"):
