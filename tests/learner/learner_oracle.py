@@ -12,11 +12,11 @@ from spade_jax.models.transformer import Transformer, build
 VOCABULARY = 61
 
 
-def tiny_model(seed: int = 0) -> Transformer:
+def tiny_model(seed: int = 0, vocabulary: int = VOCABULARY) -> Transformer:
     """Two-layer Qwen3 with weights large enough to make peaked distributions."""
     shape = ModelConfig(
         model_type="qwen3",
-        vocabulary=VOCABULARY,
+        vocabulary=vocabulary,
         hidden=32,
         layers=2,
         heads=4,
