@@ -45,7 +45,7 @@ MOE = DENSE | {
     "tie_word_embeddings": True,
 }
 LLAMA = DENSE | {"model_type": "llama", "tie_word_embeddings": True}
-SETTINGS = config.Sampler(slots=4, context=640, cache_mb=1, prefill_chunk=32, decode_steps=4)
+SETTINGS = config.Sampler(slots=4, context=320, cache_mb=1, prefill_chunk=32, decode_steps=4)
 
 
 def make(values=DENSE, seed=7, **changes):
@@ -109,7 +109,12 @@ def test_greedy_is_transformers_greedy(values, tmp_path):
         ids = torch.tensor([tokens])
         with torch.no_grad():
             expected = oracle.generate(
-                ids, do_sample=False, max_new_tokens=20, eos_token_id=None, pad_token_id=0
+                ids,
+                attention_mask=torch.ones_like(ids),
+                do_sample=False,
+                max_new_tokens=20,
+                eos_token_id=None,
+                pad_token_id=0,
             )
         assert completion.tokens == expected[0, len(tokens) :].tolist()
         assert completion.finish_reason == "length"
