@@ -11,8 +11,8 @@ PACKAGE = pathlib.Path(spade_jax.__file__).parent
 FORBIDDEN_NAMES = {"exec", "eval", "compile", "__import__"}
 FORBIDDEN_MODULES = {"importlib", "runpy", "code", "codeop", "pickle", "marshal", "shelve", "imp"}
 ALLOWED_IMPORTS = {"importlib.metadata", "importlib.resources"}
-# The child runs environments; the prelude offers them modules that it does not use itself.
-EXEMPT = {"sandbox/child.py": FORBIDDEN_NAMES, "sandbox/prelude.py": {"pickle"}}
+# The child runs environments.
+EXEMPT = {"sandbox/child.py": FORBIDDEN_NAMES}
 
 
 def violations(source: str) -> set[str]:

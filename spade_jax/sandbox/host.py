@@ -8,15 +8,18 @@ breaks the protocol is killed and reaped, and its instance answers with the same
 import asyncio
 import os
 import socket
+import typing
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from spade_jax import config
 from spade_jax.sandbox import limits, replies
 from spade_jax.sandbox.faults import HostFault
 from spade_jax.sandbox.instance import Instance
 from spade_jax.sandbox.process import ZygoteProcess
 from spade_jax.sandbox.replies import StepResult
+
+if typing.TYPE_CHECKING:  # the sandbox itself needs nothing but the standard library
+    from spade_jax import config
 
 __all__ = ["EnvironmentHost", "StepResult"]
 
@@ -36,7 +39,7 @@ class EnvironmentHost:
       HostFault: the sandbox itself failed.
     """
 
-    def __init__(self, settings: config.Sandbox):
+    def __init__(self, settings: "config.Sandbox"):
         self._settings = settings
         self._zygote: ZygoteProcess | None = None
         self._lost: list[ZygoteProcess] = []

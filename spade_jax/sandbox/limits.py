@@ -60,9 +60,7 @@ def confine(limits: Limits, rules: seccomp.Filter | None, uid: int | None, paren
     resource.setrlimit(resource.RLIMIT_CPU, (limits.cpu_seconds, limits.cpu_seconds + 1))
     resource.setrlimit(resource.RLIMIT_NPROC, (0, 0))
     if uid is not None:
-        os.setgroups([])
-        os.setresgid(uid, uid, uid)
-        os.setresuid(uid, uid, uid)
+        become(uid)
     if _capset(_CAPABILITY_HEADER, _NO_CAPABILITIES):
         raise OSError(ctypes.get_errno(), "capset failed")
     # After the change of uid, which clears both.
@@ -73,6 +71,32 @@ def confine(limits: Limits, rules: seccomp.Filter | None, uid: int | None, paren
         os._exit(1)
     if rules is not None:
         rules.load()
+
+
+def become(uid: int) -> None:
+    """Gives up the present user for one that owns nothing."""
+    os.setgroups([])
+    os.setresgid(uid, uid, uid)
+    os.setresuid(uid, uid, uid)
+
+
+def possible(action: Callable[[], object]) -> str:
+    """Tries a layer in a child of its own. '' or the reason why it cannot be had."""
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            action()
+            os.write(writer, b"+")
+        except OSError as error:
+            os.write(writer, str(error).encode())
+        finally:
+            os._exit(0)
+    os.close(writer)
+    with os.fdopen(reader, "rb") as pipe:
+        answer = pipe.read().decode()
+    os.waitpid(child, 0)
+    return "" if answer == "+" else answer or "the process died"
 
 
 def confine_for_good(limits: Limits) -> None:
@@ -175,8 +199,8 @@ TIERS: tuple[tuple[str, ...], ...] = (
     ("no_new_privileges", "seccomp", "no_network", "no_process", "no_reading", "no_writing",
      "no_signals", "memory_limit"),
     ("no_reading_without_seccomp", "no_writing_without_seccomp"),
-    ("mount_namespace", "empty_root", "ipc_namespace", "pid_namespace", "network_namespace",
-     "private_uid"),
+    ("mount_namespace", "empty_root", "ipc_namespace", "pid_namespace", "network_namespace"),
+    ("private_uid",),
 )  # fmt: skip
 REMEDIES = {
     "seccomp": "a Linux kernel with CONFIG_SECCOMP_FILTER on x86_64 or aarch64",

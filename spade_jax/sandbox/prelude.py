@@ -2,8 +2,11 @@
 
 A child cannot open a file, so a module that is not loaded here does not exist for it. Nothing is
 left out for safety: what a module could do to the host is the business of the layers, and a
-program that imports ``os`` for no reason should not fail for it.
+program that imports ``os`` for no reason should not fail for it. What no game needs and is heavy
+(asyncio, multiprocessing, unittest) is left out because every fork pays for it.
 """
+
+import __future__
 
 import abc
 import array
@@ -69,28 +72,133 @@ from itertools import accumulate, chain, combinations, permutations, product
 from typing import Any
 
 LOADED = (
-    abc, array, ast, base64, binascii, bisect, calendar, cmath, collections, collections.abc, contextlib, copy, ctypes, dataclasses, datetime, decimal, difflib, enum, fractions, functools, gc, hashlib, heapq, inspect, io, itertools, json, keyword, logging, math, mmap, numbers, operator, os, os.path, pprint, queue, random, re, resource, select, signal, socket, statistics, string, struct, sys, textwrap, threading, time, traceback, types, typing, unicodedata, uuid, warnings, weakref, zlib,
+    __future__,
+    abc,
+    array,
+    ast,
+    base64,
+    binascii,
+    bisect,
+    calendar,
+    cmath,
+    collections,
+    collections.abc,
+    contextlib,
+    copy,
+    ctypes,
+    dataclasses,
+    datetime,
+    decimal,
+    difflib,
+    enum,
+    fractions,
+    functools,
+    gc,
+    hashlib,
+    heapq,
+    inspect,
+    io,
+    itertools,
+    json,
+    keyword,
+    logging,
+    math,
+    mmap,
+    numbers,
+    operator,
+    os,
+    os.path,
+    pprint,
+    queue,
+    random,
+    re,
+    resource,
+    select,
+    signal,
+    socket,
+    statistics,
+    string,
+    struct,
+    sys,
+    textwrap,
+    threading,
+    time,
+    traceback,
+    types,
+    typing,
+    unicodedata,
+    uuid,
+    warnings,
+    weakref,
+    zlib,
 )
 
 # Bound in every environment's module, so that a forgotten import does not kill it.
-_BOUND: dict[str, Any] = {
-    module.__name__: module
-    for module in (bisect, collections, copy, enum, functools, heapq, itertools, json, math, operator, random, re, statistics, string, time)
-} | {
-    item.__name__: item
-    for item in (
-        Counter, OrderedDict, defaultdict, deque, namedtuple, dataclass, field,
-        accumulate, chain, combinations, permutations, product,
-        functools.lru_cache, functools.reduce, copy.deepcopy, heapq.heappush, heapq.heappop,
-        enum.Enum, abc.ABC, abc.abstractmethod,
-    )
-} | {
-    name: getattr(typing, name)
-    for name in (
-        "Any", "Callable", "Dict", "Iterable", "Iterator", "List", "Mapping", "NamedTuple",
-        "Optional", "Sequence", "Set", "Tuple", "Union",
-    )
-}
+_BOUND: dict[str, Any] = (
+    {
+        module.__name__: module
+        for module in (
+            bisect,
+            collections,
+            copy,
+            enum,
+            functools,
+            heapq,
+            itertools,
+            json,
+            math,
+            operator,
+            random,
+            re,
+            statistics,
+            string,
+            time,
+        )
+    }
+    | {
+        item.__name__: item
+        for item in (
+            Counter,
+            OrderedDict,
+            defaultdict,
+            deque,
+            namedtuple,
+            dataclass,
+            field,
+            accumulate,
+            chain,
+            combinations,
+            permutations,
+            product,
+            functools.lru_cache,
+            functools.reduce,
+            copy.deepcopy,
+            heapq.heappush,
+            heapq.heappop,
+            enum.Enum,
+            abc.ABC,
+            abc.abstractmethod,
+        )
+    }
+    | {
+        name: getattr(typing, name)
+        for name in (
+            "Any",
+            "Callable",
+            "Dict",
+            "Iterable",
+            "Iterator",
+            "List",
+            "Mapping",
+            "NamedTuple",
+            "Optional",
+            "Sequence",
+            "Set",
+            "Tuple",
+            "Union",
+        )
+    }
+)
 
 
 def names() -> dict[str, Any]:

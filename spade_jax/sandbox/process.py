@@ -10,10 +10,12 @@ import sys
 import typing
 
 import spade_jax
-from spade_jax import config
 from spade_jax.sandbox import limits
 from spade_jax.sandbox.commands import COMMAND, EVENT, FORK, FORKED, KILL, REPORT_BYTES
 from spade_jax.sandbox.faults import HostFault
+
+if typing.TYPE_CHECKING:
+    from spade_jax import config
 
 START_SECONDS = 30.0
 END_SECONDS = 10.0
@@ -56,7 +58,7 @@ class ZygoteProcess:
         self._lost = False
 
     @classmethod
-    async def start(cls, settings: config.Sandbox, listener: Listener) -> "ZygoteProcess":
+    async def start(cls, settings: "config.Sandbox", listener: Listener) -> "ZygoteProcess":
         """A zygote that has passed its self-test.
 
         Raises:

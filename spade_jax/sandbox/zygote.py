@@ -7,6 +7,7 @@ socket is handed from the host to the child unread.
 
 import contextlib
 import dataclasses
+import functools
 import gc
 import heapq
 import json
@@ -205,10 +206,14 @@ def main(descriptor: int, settings: str) -> None:
     layers = enclose()
     program = seccomp.program()
     rules = seccomp.Filter(program) if program else None
-    layers["seccomp"] = "" if rules else "no filter for this machine"
-    layers["private_uid"] = (
-        "" if uid_base is not None or layers.get("user_namespace") == "" else "not root"
-    )
+    layers["seccomp"] = limits.possible(rules.load) if rules else "no filter for this machine"
+    if layers["seccomp"]:
+        rules = None
+    layers["private_uid"] = "not root"
+    if uid_base is not None:
+        layers["private_uid"] = limits.possible(functools.partial(limits.become, uid_base))
+    if layers["private_uid"]:
+        uid_base = None
     limits.confine_for_good(caps)
     warm_up(caps.message)
     gc.collect()

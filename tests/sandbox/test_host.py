@@ -14,7 +14,7 @@ from spade_jax.sandbox.host import EnvironmentHost
 from spade_jax.sandbox.limits import InsufficientTierError, Report
 
 TEMPLATE = """
-import os, sys, time, socket, subprocess, threading, signal, ctypes, gc, json
+import os, sys, time, socket, threading, signal, ctypes, gc, json
 class BadEnv:
     def reset(self, seed=None):
         return "start", {{}}
@@ -106,7 +106,8 @@ STEPS = {
                                  "raised"),
     "fork": ("os.fork()", "raised"),
     "a fork bomb": ("while True:\n    try: os.fork()\n    except OSError: pass", "timeout"),
-    "subprocess": ("subprocess.run(['true'])", "raised"),
+    "another program": ("os.posix_spawn('/bin/true', ['true'], {})", "raised"),
+    "another program instead": ("os.execv('/bin/true', ['true'])", "raised"),
     "os.system": ("assert os.system('true') == 0", "raised"),
     "a thread": ("threading.Thread(target=time.sleep, args=(9,)).start()", "raised"),
     "a socket": ("socket.create_connection(('127.0.0.1', 22), 1)", "raised"),
