@@ -21,8 +21,8 @@ from spade_jax.models import huggingface
 from spade_jax.models.config import ModelConfig, ModelError
 from spade_jax.selfplay.batch import ROLES
 
-_WORKDIR = flags.DEFINE_string("workdir", "", "Run directory.")
-_OUT = flags.DEFINE_string("out", "", "Folder to write; must not exist.")
+_WORKDIR = flags.DEFINE_string("workdir", None, "Run directory.", required=True)
+_OUT = flags.DEFINE_string("out", None, "Folder to write; must not exist.", required=True)
 _STEP = flags.DEFINE_integer("step", None, "Checkpoint to export; default the latest.")
 _DTYPE = flags.DEFINE_enum(
     "dtype", "", ["", "float32", "bfloat16"], "Dtype of the file; default that of the parameters."
@@ -48,7 +48,7 @@ def export(
 
 
 def of_run(workdir: pathlib.Path, step: int | None) -> tuple[ModelConfig, nnx.State, Any]:
-    """Architecture, parameters and tokenizer of a run's checkpoint; the newest if ``step`` is None.
+    """Architecture, parameters and tokenizer of a checkpoint; the newest if ``step`` is None.
 
     Raises:
       CheckpointError: the directory holds no run, or no such checkpoint.
@@ -80,5 +80,4 @@ def main(argv: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    flags.mark_flags_as_required(["workdir", "out"])
     app.run(main)

@@ -33,7 +33,7 @@ def load(settings: config.Config, workdir: Path) -> tuple[Transformer, PreTraine
     transformer, tokenizer = loading.load(model, settings.seed)
     if tokenizer is None:
         raise config.ConfigError(
-            f"config.model.tokenizer: nothing is set and {model.source!r} comes without one; name a "
-            "folder or hub id, or let config.warm_start make one"
+            f"config.model.tokenizer: nothing is set and {model.source!r} comes without one; "
+            "name a folder or hub id, or let config.warm_start make one"
         )
     return transformer, tokenizer

@@ -1,16 +1,13 @@
-"""Progress on the terminal: a live bar on a terminal, a line a phase anywhere else."""
+"""Progress on the terminal: live bars on a terminal, now and then a line anywhere else."""
 
 import time
 from types import TracebackType
 
 from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    TextColumn,
-    TimeElapsedColumn,
-)
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+HEARTBEAT = 15.0
+"""Seconds of silence after which a line is printed where there is no terminal."""
 
 
 def duration(seconds: float) -> str:
@@ -21,20 +18,18 @@ def duration(seconds: float) -> str:
 
 
 class RunProgress:
-    """Shows iteration, phase, and time left for ``steps`` equal pieces of work.
+    """Two bars: work made of ``steps`` equal pieces, and the phase of the present piece.
 
-    Time left is estimated from the mean duration of the pieces finished in this process; the
-    first one, which compiles, counts only while it is alone.
+    Time left of the steps comes from the mean duration of those finished in this process (the
+    first, which compiles, counts only while it is alone); that of a phase from its own pace.
     """
 
     def __init__(self, title: str, steps: int, done: int = 0, console: Console | None = None):
         self.console = console or Console()
-        self._title = title
-        self._steps = steps
-        self._done = done
+        self._title, self._steps, self._done = title, steps, done
         self._durations: list[float] = []
-        self._started = time.monotonic()
-        self._phase = ""
+        self._step_started = self._phase_started = self._spoke = time.monotonic()
+        self._phase, self._phase_total, self._phase_done = "", 0, 0
         self._bars = Progress(
             TextColumn("{task.description}"),
             BarColumn(),
@@ -61,29 +56,34 @@ class RunProgress:
 
     def phase(self, name: str, total: int) -> None:
         """Announces a phase of the current step, made of ``total`` items."""
-        self._phase = name
+        self._phase, self._phase_total, self._phase_done = name, total, 0
+        self._phase_started = time.monotonic()
         self._bars.reset(
             self._current, description=f"  {name}", total=max(total, 1), visible=True, left=""
         )
 
     def advance(self) -> None:
         """One item of the phase is done."""
-        self._bars.advance(self._current)
+        self._phase_done += 1
+        now = time.monotonic()
+        pace = (now - self._phase_started) / self._phase_done
+        left = f"{duration((self._phase_total - self._phase_done) * pace)} left"
+        self._bars.update(self._current, completed=self._phase_done, left=left)
+        if not self.console.is_terminal and now - self._spoke > HEARTBEAT:
+            self._say(f"{self._phase} {self._phase_done}/{self._phase_total}  ({left})")
 
     def step(self, message: str) -> None:
         """One of the equal pieces is done; ``message`` is its one-line result."""
         now = time.monotonic()
-        self._durations.append(now - self._started)
-        self._started = now
+        self._durations.append(now - self._step_started)
+        self._step_started = now
         self._done += 1
-        left = self._left()
-        self._bars.update(self._overall, completed=self._done, left=f"{left} left")
-        self.console.print(
-            f"{self._title} {self._done}/{self._steps}  {message}  ({left} left)",
-            highlight=False,
-            soft_wrap=True,
-        )
-
-    def _left(self) -> str:
         steady = self._durations[1:] or self._durations
-        return duration((self._steps - self._done) * sum(steady) / len(steady))
+        left = duration((self._steps - self._done) * sum(steady) / len(steady))
+        self._bars.update(self._overall, completed=self._done, left=f"{left} left")
+        self._say(f"{message}  ({left} left)")
+
+    def _say(self, message: str) -> None:
+        self._spoke = time.monotonic()
+        place = f"{self._title} {self._done}/{self._steps}"
+        self.console.print(f"{place}  {message}", highlight=False, soft_wrap=True, markup=False)

@@ -8,7 +8,7 @@ import json
 import sys
 from pathlib import Path
 
-from absl import app, flags
+from absl import app, flags, logging
 from ml_collections import config_flags
 from rich.console import Console
 
@@ -30,7 +30,9 @@ from spade_jax.selfplay.records import Records
 from spade_jax.selfplay.state import State
 
 _CONFIG = config_flags.DEFINE_config_file("config", None, "a file of configs/", lock_config=True)
-_WORKDIR = flags.DEFINE_string("workdir", "", "run directory; an existing one is continued")
+_WORKDIR = flags.DEFINE_string(
+    "workdir", "runs/default", "run directory; an existing one is continued"
+)
 
 
 async def train(settings: config.Config, workdir: Path, console: Console) -> None:
@@ -40,7 +42,7 @@ async def train(settings: config.Config, workdir: Path, console: Console) -> Non
       summary.RunFailed: the run ended without enough environments or undecided play.
     """
     claim(workdir, settings)
-    with RunProgress("warm start", settings.warm_start.steps, console=console) as progress:
+    with RunProgress("warm start", 1, console=console) as progress:
         model, tokenizer = policy.prepare(settings, workdir, progress)
     renderer = Renderer(tokenizer)
     learner = Learner(model, settings.learner, ROLES)
@@ -109,6 +111,7 @@ def claim(workdir: Path, settings: config.Config) -> None:
 
 def main(argv: list[str]) -> None:
     del argv
+    logging.set_verbosity(logging.WARNING)
     console = Console()
     try:
         settings = config.from_config_dict(_CONFIG.value)
@@ -127,5 +130,4 @@ def main(argv: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    flags.mark_flags_as_required(["config", "workdir"])
     app.run(main)
