@@ -130,4 +130,5 @@ def main(argv: list[str]) -> None:
 
 
 if __name__ == "__main__":
+    flags.mark_flag_as_required("config")
     app.run(main)
