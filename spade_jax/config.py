@@ -38,6 +38,29 @@ GAME_SKILLS = (
 )
 
 
+POSITIVE = (
+    "iterations",
+    "schedule.k",
+    "schedule.delay",
+    "schedule.slots",
+    "schedule.plain_plays",
+    "designer.attempts",
+    "designer.max_tokens",
+    "agent.max_tokens",
+    "agent.max_turns",
+    "hints.max_tokens",
+    "sampler.slots",
+    "sampler.context",
+    "sampler.cache_mb",
+    "sampler.prefill_chunk",
+    "sampler.decode_steps",
+    "learner.rows",
+    "learner.row_length",
+    "checkpoint.every",
+    "checkpoint.keep",
+)
+
+
 @dataclasses.dataclass(frozen=True)
 class Model:
     source: str = setting(
@@ -52,7 +75,10 @@ class Model:
     parameter_dtype: str = setting("float32", "dtype in which weights are held")
     compute_dtype: str = setting("float32", "dtype of matrix products outside the float32 islands")
     attention: str = setting("xla", "training attention kernel: 'xla' or 'splash'")
-    experts: str = setting("ragged_dot", "grouped matmul of the experts: 'ragged_dot' or 'gmm'")
+    experts: str = setting(
+        "ragged_dot",
+        "grouped matmul of the experts: 'ragged_dot', 'gmm' (TPU) or 'blocks' (few experts on CPU)",
+    )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -141,7 +167,7 @@ class Corpus:
 class Validation:
     required: tuple[str, ...] = setting(
         (),
-        "checks that refuse an environment; empty = all of spade_jax.environments.validation.CHECKS",
+        "checks that refuse an environment, of environments.validation.CHECKS; empty = all",
     )
     seeds: int = setting(3, "seeds on which an environment is reset and replayed")
     random_episodes: int = setting(20, "episodes of constant and of random play")
@@ -157,7 +183,7 @@ class Sandbox:
     open_timeout: float = setting(5.0, "wall seconds to load and construct an environment")
     step_timeout: float = setting(5.0, "wall seconds for reset, step or any other call")
     message_bytes: int = setting(65536, "largest message in either direction")
-    instances: int = setting(512, "instances open at once; further opens wait")
+    instances: int = setting(1024, "instances open at once; further opens wait")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -166,6 +192,7 @@ class Sampler:
     deterministic: bool = setting(True, "admit requests in waves, so that runs are bit-equal")
     slots: int = setting(32, "sequences decoded together")
     context: int = setting(32768, "tokens of one sequence, prompt included")
+    cache_mb: int = setting(1024, "KV cache, MiB; it holds one sequence of context tokens at least")
     prefill_chunk: int = setting(128, "prompt tokens of one prefill step and sequence")
     decode_steps: int = setting(16, "tokens decoded on the device between looks at the host")
 
@@ -200,6 +227,7 @@ class WarmStart:
     plays: int = setting(4000, "episodes of scripted players")
     hints: int = setting(800, "hint examples")
     steps: int = setting(300, "updates")
+    batch_tokens: int = setting(3600, "tokens of an update, prompts included")
     learning_rate: float = setting(3e-3, "peak rate, cosine decay")
     vocabulary: int = setting(2048, "tokens of the tokenizer made for a model from scratch")
     cache: str = setting("", "cache folder; empty = $XDG_CACHE_HOME/spade_jax")
@@ -256,6 +284,18 @@ def from_config_dict(values: Mapping | ml_collections.ConfigDict) -> Config:
     config = _build(Config, values, "")
     _check(config)
     return config
+
+
+def differences(old: Mapping, new: Mapping, prefix: str = "") -> list[tuple[str, Any, Any]]:
+    """(dotted name, old value, new value) of every setting in which two dictionaries differ."""
+    found: list[tuple[str, Any, Any]] = []
+    for key in sorted(old.keys() | new.keys()):
+        before, after = old.get(key), new.get(key)
+        if isinstance(before, Mapping) and isinstance(after, Mapping):
+            found += differences(before, after, f"{prefix}{key}.")
+        elif before != after:
+            found.append((prefix + key, before, after))
+    return found
 
 
 def setting_names(section: type = Config, prefix: str = "") -> list[str]:
@@ -318,18 +358,13 @@ def _check(config: Config) -> None:
     one_of("designer.prompts", config.designer.prompts, ("full", "small"))
     one_of("sampler.kind", config.sampler.kind, ("native",))
     one_of("model.attention", config.model.attention, ("xla", "splash"))
-    one_of("model.experts", config.model.experts, ("ragged_dot", "gmm"))
+    one_of("model.experts", config.model.experts, ("ragged_dot", "gmm", "blocks"))
     one_of("model.parameter_dtype", config.model.parameter_dtype, ("float32", "bfloat16"))
     one_of("model.compute_dtype", config.model.compute_dtype, ("float32", "bfloat16"))
     one_of("learner.role_weighting", learner.role_weighting, ("paper", "balanced"))
     for skill in schedule.skills:
         one_of("schedule.skills", skill, GAME_SKILLS)
-    for name in (
-        "iterations schedule.k schedule.delay schedule.slots schedule.plain_plays designer.attempts "
-        "designer.max_tokens agent.max_tokens agent.max_turns hints.max_tokens sampler.slots "
-        "sampler.context sampler.prefill_chunk sampler.decode_steps learner.rows "
-        "learner.row_length checkpoint.every checkpoint.keep"
-    ).split():
+    for name in POSITIVE:
         value: Any = config
         for part in name.split("."):
             value = getattr(value, part)

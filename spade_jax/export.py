@@ -1,0 +1,83 @@
+"""Writes the policy of a run as a Hugging Face folder.
+
+    python -m spade_jax.export --workdir=runs/first --out=exported
+
+The folder loads with transformers, SGLang and as ``config.model.source`` of another run.
+"""
+
+import json
+import os
+import pathlib
+import sys
+from typing import Any
+
+from absl import app, flags
+from flax import nnx
+
+from spade_jax import config, policy
+from spade_jax.learner.checkpoint import CheckpointError, Checkpoints
+from spade_jax.learner.step import Learner
+from spade_jax.models import huggingface
+from spade_jax.models.config import ModelConfig, ModelError
+from spade_jax.selfplay.batch import ROLES
+
+_WORKDIR = flags.DEFINE_string("workdir", None, "Run directory.", required=True)
+_OUT = flags.DEFINE_string("out", None, "Folder to write; must not exist.", required=True)
+_STEP = flags.DEFINE_integer("step", None, "Checkpoint to export; default the latest.")
+_DTYPE = flags.DEFINE_enum(
+    "dtype", "", ["", "float32", "bfloat16"], "Dtype of the file; default that of the parameters."
+)
+
+
+def export(
+    out: str | os.PathLike,
+    model_config: ModelConfig,
+    params: nnx.State,
+    tokenizer: Any,
+    dtype: str = "",
+) -> pathlib.Path:
+    """Writes the folder, complete or not at all, and returns it.
+
+    Token ids that the model's config leaves open are taken from the tokenizer.
+
+    Raises:
+      ModelError: the folder exists.
+    """
+    huggingface.save(out, huggingface.with_tokens(model_config, tokenizer), params, tokenizer, dtype)
+    return pathlib.Path(out)
+
+
+def of_run(workdir: pathlib.Path, step: int | None) -> tuple[ModelConfig, nnx.State, Any]:
+    """Architecture, parameters and tokenizer of a checkpoint; the newest if ``step`` is None.
+
+    Raises:
+      CheckpointError: the directory holds no run, or no such checkpoint.
+    """
+    described = workdir / "config.json"
+    if not described.exists():
+        raise CheckpointError(f"{workdir}: no config.json, so no run; give a --workdir of train")
+    settings = config.from_config_dict(json.loads(described.read_text()))
+    model, tokenizer = policy.load(settings, workdir)
+    learner = Learner(model, settings.learner, ROLES)
+    with Checkpoints(workdir / "checkpoints", settings.checkpoint.keep) as checkpoints:
+        step = checkpoints.latest() if step is None else step
+        if step is None:
+            raise CheckpointError(
+                f"{workdir}: no finished checkpoint yet; let train finish its first iteration"
+            )
+        learner.state, _ = checkpoints.restore(step, learner.state)
+    return model.config, learner.params, tokenizer
+
+
+def main(argv: list[str]) -> None:
+    del argv
+    try:
+        model_config, params, tokenizer = of_run(pathlib.Path(_WORKDIR.value), _STEP.value)
+        folder = export(_OUT.value, model_config, params, tokenizer, _DTYPE.value)
+    except (CheckpointError, config.ConfigError, ModelError) as error:
+        sys.exit(f"{type(error).__name__}: {error}")
+    print(f"wrote {folder}")
+
+
+if __name__ == "__main__":
+    app.run(main)

@@ -1,0 +1,90 @@
+"""Checkpoints of a run: arrays, JSON data and a grain iterator, as finalised Orbax steps."""
+
+import pathlib
+from typing import Any
+
+import grain.checkpoint
+import jax
+import orbax.checkpoint as ocp
+
+_REMEDY = (
+    "restore another step, or move this directory away (a kept older step then becomes the "
+    "latest) and start again"
+)
+
+
+class CheckpointError(RuntimeError):
+    """A checkpoint that cannot be used: the message names directory, reason and remedy."""
+
+
+class Checkpoints:
+    """The checkpoints of one run directory; a context manager that waits for writes to end.
+
+    Writing happens in the background from a copy of the arrays: they may be donated once
+    :meth:`save` has returned. A step counts only when it is complete and renamed into place, so a
+    killed process leaves nothing that :meth:`latest` would pick.
+    """
+
+    def __init__(self, directory: str | pathlib.Path, keep: int) -> None:
+        self.directory = pathlib.Path(directory).absolute()
+        options = ocp.CheckpointManagerOptions(
+            max_to_keep=keep, enable_async_checkpointing=True, cleanup_tmp_directories=True
+        )
+        self._manager = ocp.CheckpointManager(self.directory, options=options)
+
+    def __enter__(self) -> "Checkpoints":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def save(self, step: int, arrays: Any, data: dict, iterator: Any = None) -> None:
+        """Starts writing ``step``: a pytree of arrays, a JSON dictionary, a grain iterator."""
+        items = {"arrays": ocp.args.StandardSave(arrays), "data": ocp.args.JsonSave(data)}
+        if iterator is not None:
+            items["iterator"] = grain.checkpoint.CheckpointSave(iterator)
+        self._manager.save(step, args=ocp.args.Composite(**items))
+
+    def latest(self) -> int | None:
+        """Newest complete step, or None."""
+        self.wait()
+        return self._manager.latest_step()
+
+    def restore(self, step: int, like: Any, iterator: Any = None) -> tuple[Any, dict]:
+        """Arrays and data of ``step``.
+
+        Args:
+          step: a step that was saved.
+          like: pytree of arrays, or of ShapeDtypeStructs with shardings, that says in which
+            structure, dtype and layout the arrays are wanted.
+          iterator: a grain iterator to move to where the saved one stood.
+
+        Raises:
+          CheckpointError: the step is absent, damaged, or of another structure.
+        """
+        self.wait()
+        place = self.directory / str(step)
+        if step not in self._manager.all_steps(read=True):
+            steps = ", ".join(map(str, sorted(self._manager.all_steps()))) or "none"
+            raise CheckpointError(
+                f"{place}: no complete checkpoint of step {step}; complete steps here: {steps}. "
+                "Choose one of these or another directory"
+            )
+        abstract = jax.tree.map(ocp.utils.to_shape_dtype_struct, like)
+        items = {"arrays": ocp.args.StandardRestore(abstract), "data": ocp.args.JsonRestore()}
+        if iterator is not None:
+            items["iterator"] = grain.checkpoint.CheckpointRestore(iterator)
+        try:
+            restored = self._manager.restore(step, args=ocp.args.Composite(**items))
+        except Exception as error:  # Orbax and TensorStore raise a dozen kinds for damage
+            raise CheckpointError(f"{place}: cannot be read ({error}); {_REMEDY}") from error
+        return restored["arrays"], restored["data"]
+
+    def wait(self) -> None:
+        """Returns when everything saved so far is complete on disk."""
+        self._manager.wait_until_finished()
+
+    def close(self) -> None:
+        """Waits, then releases the writer's threads."""
+        self._manager.wait_until_finished()
+        self._manager.close()

@@ -1,0 +1,221 @@
+"""One optimizer step from a list of trajectories."""
+
+import contextlib
+import dataclasses
+import functools
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flax import nnx
+
+from spade_jax import config
+from spade_jax.learner import optimizer
+from spade_jax.learner.loss import PolicyLoss
+from spade_jax.learner.metrics import policy_metrics
+from spade_jax.learner.objective import Policy, Supervised
+from spade_jax.learner.packing import Batch, Trajectory, pack
+from spade_jax.models import sharding
+from spade_jax.models.transformer import Transformer
+
+
+class Learner:
+    """Parameters, optimizer state and the compiled steps that change them.
+
+    The arrays of ``params`` are donated: after :meth:`update` or :meth:`supervise` those read
+    before are gone. A sampler takes the new ones.
+
+    Args:
+      model: the initial policy, and the reference if ``settings.kl_coefficient`` is not 0.
+      settings: the learner's section of the configuration.
+      group_names: names of the groups that trajectories refer to by index.
+      mesh: of ``models.sharding.make_mesh``; None is the default device. ``settings.rows`` must
+        be a multiple of the devices over which rows are spread.
+    """
+
+    def __init__(
+        self,
+        model: Transformer,
+        settings: config.Learner,
+        group_names: Sequence[str],
+        mesh: jax.sharding.Mesh | None = None,
+    ) -> None:
+        self._settings, self._names = settings, tuple(group_names)
+        graph, params = nnx.split(model)
+        self._batch_sharding, shards = _spread_rows(mesh, settings.rows)
+        self._supervised = Supervised(graph, shards)
+        self._policy = Policy(graph, shards, PolicyLoss.of(settings))
+        self._mesh = mesh
+        if mesh is not None:
+            params = jax.device_put(params, sharding.shardings(params, mesh))
+        # Copies: the caller's model must survive the donation of these.
+        self.params = jax.tree.map(jnp.copy, params)
+        self._optimizer = optimizer.init(self.params)
+        self._reference = jax.tree.map(jnp.copy, params) if settings.kl_coefficient else None
+
+    def update(self, trajectories: Sequence[Trajectory]) -> dict[str, float]:
+        """One policy-gradient step; its metrics, all finite.
+
+        A trajectory whose advantage is 0 has no gradient if KL and entropy have no coefficient:
+        it keeps its share of the mean, but no pass is run and its tokens are not in the metrics.
+        Without any trained token nothing happens.
+
+        Raises:
+          ValueError: a trajectory cannot be learnt from.
+          FloatingPointError: the gradient is not finite; nothing has changed.
+        """
+        settings = self._settings
+        rate = optimizer.warm_rate(settings, self.updates)
+        passed = trajectories
+        if not settings.kl_coefficient and not settings.entropy_coefficient:
+            passed = [t if t.advantage else _untrained(t) for t in trajectories]
+        batches, outputs, metrics = self._step(trajectories, passed, self._policy, rate)
+        return metrics | policy_metrics(batches, outputs, self._names, settings.importance_cap)
+
+    def supervise(
+        self, trajectories: Sequence[Trajectory], learning_rate: float
+    ) -> dict[str, float]:
+        """One step of supervised learning on the trained tokens; ``loss`` is nats per token.
+
+        Advantages and sampler log-probs are not used. Raises as :meth:`update`.
+        """
+        return self._step(trajectories, trajectories, self._supervised, learning_rate)[2]
+
+    @property
+    def updates(self) -> int:
+        """Optimizer steps made so far."""
+        return int(self._optimizer.count)
+
+    @property
+    def state(self) -> Any:
+        """Pytree of arrays that a checkpoint carries: parameters and optimizer state.
+
+        The reference is not in it: it is the initial model, which a resumed run builds again.
+        """
+        return {"params": self.params, "optimizer": self._optimizer}
+
+    @state.setter
+    def state(self, state: Any) -> None:
+        self.params, self._optimizer = state["params"], state["optimizer"]
+
+    def _step(
+        self,
+        trajectories: Sequence[Trajectory],
+        passed: Sequence[Trajectory],
+        objective: Supervised,
+        learning_rate: float,
+    ) -> tuple[list[list[Batch]], list[list[dict[str, np.ndarray]]], dict[str, float]]:
+        """Micro-batches of ``passed``, what the passes gave for them, and metrics."""
+        batches = pack(passed, self._settings.row_length, self._settings.rows, len(self._names))
+        trains = any(t.weight and any(t.trained) for t in trajectories)
+        with jax.set_mesh(self._mesh) if self._mesh else contextlib.nullcontext():
+            total, norms, outputs = self._gradient(objective, batches)
+            norm = self._move(total, learning_rate) if trains else np.float32(0)
+        outputs, norms, norm = jax.device_get((outputs, norms, norm))  # the only wait
+        self._require_finite(norms)
+        losses = [output.pop("loss") for group in outputs for output in group]
+        metrics = {"loss": float(np.sum(losses)), "grad_norm": float(norm)}
+        for index, name in enumerate(self._names):
+            metrics[f"grad_norm/{name}"] = float(norms[index])
+            metrics[f"tokens/{name}"] = float(
+                sum(len(t.tokens) for t in trajectories if t.group == index)
+            )
+        return batches, outputs, metrics
+
+    def _gradient(
+        self, objective: Supervised, batches: list[list[Batch]]
+    ) -> tuple[Any, list[Any], list[list[dict[str, Any]]]]:
+        """Sum of all gradients, norm of each group's, outputs of each pass; nothing is awaited."""
+        total, norms = _zeros(self.params), []
+        outputs: list[list[dict[str, Any]]] = []
+        for group in batches:
+            outputs.append([])
+            if not group:
+                norms.append(np.float32(0))
+                continue
+            grads = _zeros(self.params)
+            for batch in group:
+                placed = jax.device_put(batch, self._batch_sharding)
+                grads, output = _accumulate(objective, self.params, self._reference, grads, placed)
+                outputs[-1].append(output)
+            total, norm = _add_group(self._settings, total, grads)
+            norms.append(norm)
+        return total, norms, outputs
+
+    def _move(self, grads: Any, learning_rate: float) -> jax.Array:
+        """Makes the optimizer step; the norm of ``grads``."""
+        rate = jax.device_put(np.float32(learning_rate))
+        self.params, self._optimizer, norm = _apply(
+            self._settings, self.params, self._optimizer, grads, rate
+        )
+        return norm
+
+    def _require_finite(self, norms: list[np.ndarray]) -> None:
+        for name, norm in zip(self._names, norms, strict=True):
+            if not np.isfinite(norm):
+                raise FloatingPointError(
+                    f"group {name}: gradient norm is {norm}; parameters and optimizer are as "
+                    "before. Look at this group's advantages, or resume an older checkpoint"
+                )
+
+
+@functools.partial(jax.jit, static_argnums=0, donate_argnums=3)
+def _accumulate(
+    objective: Supervised, params: Any, reference: Any, grads: Any, batch: Batch
+) -> tuple[Any, dict[str, jax.Array]]:
+    """``grads`` and the gradient of one micro-batch, summed in float32."""
+    new, output = jax.grad(objective, has_aux=True)(params, reference, batch)
+    return jax.tree.map(lambda a, b: a + b.astype(jnp.float32), grads, new), output
+
+
+@functools.partial(jax.jit, static_argnums=0, donate_argnums=1)
+def _add_group(settings: config.Learner, total: Any, grads: Any) -> tuple[Any, jax.Array]:
+    """``total`` and the gradient of one group, and the norm of the latter."""
+    norm = optimizer.global_norm(grads)
+    if settings.role_weighting == "balanced":
+        grads = optimizer.clip(grads, norm, settings.clip_norm)
+    return jax.tree.map(jnp.add, total, grads), norm
+
+
+@functools.partial(jax.jit, static_argnums=0, donate_argnums=(1, 2))
+def _apply(
+    settings: config.Learner, params: Any, state: Any, grads: Any, learning_rate: jax.Array
+) -> tuple[Any, Any, jax.Array]:
+    """Parameters and state after a step, or as they were if the gradient is not finite."""
+    norm = optimizer.global_norm(grads)
+    if settings.role_weighting == "paper":
+        grads = optimizer.clip(grads, norm, settings.clip_norm)
+    params, state = jax.lax.cond(
+        jnp.isfinite(norm),
+        lambda: optimizer.adamw(params, grads, state, learning_rate, settings),
+        lambda: (params, state),
+    )
+    return params, state, norm
+
+
+@jax.jit
+def _zeros(params: Any) -> Any:
+    return jax.tree.map(lambda p: jnp.zeros_like(p, jnp.float32), params)
+
+
+def _spread_rows(
+    mesh: jax.sharding.Mesh | None, rows: int
+) -> tuple[jax.sharding.Sharding | None, int]:
+    """Sharding of a batch and the number of blocks its rows are in."""
+    if mesh is None:
+        return None, 1
+    spec = sharding.spec("batch", "length")
+    shards = math.prod(mesh.shape[axis] for axis in spec[0])
+    if rows % shards:
+        raise ValueError(
+            f"learner.rows = {rows} cannot be spread over the {shards} devices of mesh axes "
+            f"{', '.join(spec[0])}; make it a multiple"
+        )
+    return jax.sharding.NamedSharding(mesh, spec), shards
+
+
+def _untrained(trajectory: Trajectory) -> Trajectory:
+    return dataclasses.replace(trajectory, trained=[False] * len(trajectory.tokens))

@@ -1,0 +1,367 @@
+"""Checkpoints in the Hugging Face layout: a folder of safetensors files and ``config.json``."""
+
+import dataclasses
+import functools
+import json
+import math
+import os
+import pathlib
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import jax
+import numpy as np
+import safetensors
+import safetensors.numpy
+from flax import nnx
+
+from spade_jax import config as settings_
+from spade_jax.models import sharding
+from spade_jax.models.config import ModelConfig, ModelError
+from spade_jax.models.transformer import Transformer, build
+
+INDEX = "model.safetensors.index.json"
+SINGLE = "model.safetensors"
+
+# Parameter path -> tensor name and how many of our leading axes are inputs. Their matrices are
+# [outputs, inputs]; None is a matrix stored alike, 0 a vector.
+_TOP: dict[tuple[str, ...], tuple[str, int | None]] = {
+    ("embedding",): ("model.embed_tokens.weight", None),
+    ("norm",): ("model.norm.weight", 0),
+    ("output",): ("lm_head.weight", None),
+}
+_LAYER = {
+    "attention_norm": ("input_layernorm.weight", 0),
+    "q": ("self_attn.q_proj.weight", 1),
+    "k": ("self_attn.k_proj.weight", 1),
+    "v": ("self_attn.v_proj.weight", 1),
+    "o": ("self_attn.o_proj.weight", 2),
+    "q_bias": ("self_attn.q_proj.bias", 0),
+    "k_bias": ("self_attn.k_proj.bias", 0),
+    "v_bias": ("self_attn.v_proj.bias", 0),
+    "q_norm": ("self_attn.q_norm.weight", 0),
+    "k_norm": ("self_attn.k_norm.weight", 0),
+    "feed_forward_norm": ("post_attention_layernorm.weight", 0),
+    "router": ("mlp.gate.weight", 1),
+}
+_FEED_FORWARD = {"gate": "gate_proj.weight", "up": "up_proj.weight", "down": "down_proj.weight"}
+# Written by some savers and implied by the rest of the checkpoint.
+_IMPLIED_SUFFIXES = ("rotary_emb.inv_freq",)
+
+
+@dataclasses.dataclass(frozen=True)
+class Tensor:
+    """One tensor of the checkpoint and the slice of one parameter that it holds.
+
+    Attributes:
+      index: leading (layer, expert) indices into the stacked parameter.
+      shape: shape of that slice of the parameter.
+    """
+
+    name: str
+    path: tuple[str, ...]
+    index: tuple[int, ...]
+    shape: tuple[int, ...]
+    inputs: int | None
+
+    @property
+    def stored_shape(self) -> tuple[int, ...]:
+        """Shape in the file."""
+        if self.inputs is None:
+            return self.shape
+        if self.inputs == 0:
+            return (math.prod(self.shape),)
+        return math.prod(self.shape[self.inputs :]), math.prod(self.shape[: self.inputs])
+
+    def to_stored(self, value: np.ndarray) -> np.ndarray:
+        """Our slice as the file holds it."""
+        if self.inputs:
+            value = value.reshape(self.stored_shape[::-1]).T
+        return np.ascontiguousarray(value.reshape(self.stored_shape))
+
+    def from_stored(self, value: np.ndarray) -> np.ndarray:
+        """The file's tensor as our slice."""
+        return (value.T if self.inputs else value).reshape(self.shape)
+
+
+def tensors(config: ModelConfig, state: nnx.State) -> Iterator[Tensor]:
+    """All tensors of a checkpoint of this model, in the order of layers."""
+    shapes = {path: variable.shape for path, variable in _variables(state).items()}
+    for path, (name, inputs) in _TOP.items():
+        if path in shapes:
+            yield Tensor(name, path, (), shapes[path], inputs)
+    for layer in range(config.layers):
+        for path, shape in shapes.items():
+            if path[0] != "layers":
+                continue
+            prefix, short = f"model.layers.{layer}.", path[1]
+            if short in _LAYER:
+                name, inputs = _LAYER[short]
+                yield Tensor(prefix + name, path, (layer,), shape[1:], inputs)
+            elif not config.experts:
+                name = f"{prefix}mlp.{_FEED_FORWARD[short]}"
+                yield Tensor(name, path, (layer,), shape[1:], 1)
+            else:
+                for expert in range(config.experts):
+                    name = f"{prefix}mlp.experts.{expert}.{_FEED_FORWARD[short]}"
+                    yield Tensor(name, path, (layer, expert), shape[2:], 1)
+
+
+def read_config(folder: str | os.PathLike) -> ModelConfig:
+    """The model of a folder.
+
+    Raises:
+      ModelError: no readable ``config.json``, or a model that is not supported.
+    """
+    file = pathlib.Path(folder) / "config.json"
+    try:
+        values = json.loads(file.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise ModelError(f"{file} is missing; {folder} is no model folder") from None
+    except ValueError as error:
+        raise ModelError(f"{file} is not JSON ({error}); download it again") from None
+    try:
+        return ModelConfig.from_hf(values)
+    except ModelError as error:
+        raise ModelError(f"{file}: {error}") from None
+
+
+def load(
+    folder: str | os.PathLike, settings: settings_.Model, mesh: jax.sharding.Mesh | None = None
+) -> Transformer:
+    """The model in a folder, weights cast to ``settings.parameter_dtype``.
+
+    Each process reads only the tensors that its devices hold a part of.
+
+    Args:
+      mesh: where weights are placed; None is the default device.
+
+    Raises:
+      ModelError: the weights do not divide over the mesh, or a file or tensor is missing, damaged,
+        unexpected or of the wrong shape.
+    """
+    config = read_config(folder)
+    graph, state = nnx.split(nnx.eval_shape(lambda: build(config, settings, 0)))
+    source = _Files(pathlib.Path(folder))
+    by_path: dict[tuple[str, ...], dict[tuple[int, ...], Tensor]] = {}
+    for tensor in tensors(config, state):
+        source.check(tensor)
+        by_path.setdefault(tensor.path, {})[tensor.index] = tensor
+    source.check_all_used({t.name for group in by_path.values() for t in group.values()}, config)
+    return nnx.merge(
+        graph, fill(state, lambda path, index: source.read(by_path[path][index]), mesh)
+    )
+
+
+def fill(
+    state: nnx.State,
+    read: Callable[[tuple[str, ...], tuple[int, ...]], np.ndarray],
+    mesh: jax.sharding.Mesh | None = None,
+) -> nnx.State:
+    """An abstract state made real on a mesh, in its own dtypes.
+
+    Args:
+      read: (path, leading indices) -> array of one slice of that parameter.
+    """
+    placed = {} if mesh is None else _variables(sharding.shardings(state, mesh))
+    default = jax.sharding.SingleDeviceSharding(jax.local_devices()[0])
+    filled = []
+    for path, variable in _variables(state).items():
+        axes = variable.get_metadata("axes")
+        leading = sum(axis in ("layers", "expert") for axis in axes)
+
+        def part(
+            index: Any,
+            path: tuple[str, ...] = path,
+            variable: nnx.Variable = variable,
+            leading: int = leading,
+        ) -> np.ndarray:
+            value = _assemble(functools.partial(read, path), variable.shape, leading, index)
+            return value.astype(variable.dtype)
+
+        place: Any = placed[path].get_value() if placed else default
+        value = jax.make_array_from_callback(variable.shape, place, part)
+        filled.append((path, variable.replace(value)))
+    return nnx.from_flat_state(filled)
+
+
+def _variables(state: nnx.State) -> dict[tuple[str, ...], nnx.Variable]:
+    return {tuple(map(str, path)): variable for path, variable in nnx.to_flat_state(state)}
+
+
+def _assemble(
+    read: Callable[[tuple[int, ...]], np.ndarray],
+    shape: tuple[int, ...],
+    leading: int,
+    index: tuple[slice, ...],
+) -> np.ndarray:
+    """The part ``index`` of a parameter, from its slices along the first ``leading`` axes."""
+    if not leading:
+        return read(())[index]
+    start, stop, _ = index[0].indices(shape[0])
+    return np.stack(
+        [
+            _assemble(functools.partial(_read_below, read, i), shape[1:], leading - 1, index[1:])
+            for i in range(start, stop)
+        ]
+    )
+
+
+def _read_below(
+    read: Callable[[tuple[int, ...]], np.ndarray], first: int, rest: tuple[int, ...]
+) -> np.ndarray:
+    return read((first, *rest))
+
+
+class _Files:
+    """The safetensors files of a folder, opened once, read tensor by tensor."""
+
+    def __init__(self, folder: pathlib.Path):
+        self.folder = folder
+        self.opened: dict[str, Any] = {}
+        index = folder / INDEX
+        if index.exists():
+            try:
+                self.file_of = json.loads(index.read_text(encoding="utf-8"))["weight_map"]
+            except (ValueError, KeyError) as error:
+                raise ModelError(f"{index} is damaged ({error!r}); download it again") from None
+        elif (folder / SINGLE).exists():
+            self.file_of = dict.fromkeys(self._open(SINGLE).keys(), SINGLE)
+        else:
+            raise ModelError(
+                f"{folder} holds neither {SINGLE} nor {INDEX}; "
+                "other formats must be saved as safetensors first"
+            )
+
+    def _open(self, name: str) -> Any:
+        if name not in self.opened:
+            try:
+                self.opened[name] = safetensors.safe_open(self.folder / name, framework="numpy")
+            except (OSError, safetensors.SafetensorError) as error:
+                raise ModelError(
+                    f"{self.folder / name} cannot be read ({error}); download it again"
+                ) from None
+        return self.opened[name]
+
+    def check(self, tensor: Tensor) -> None:
+        """Raises ModelError unless the tensor exists with the shape that the model needs."""
+        if tensor.name not in self.file_of:
+            raise ModelError(
+                f"{self.folder}: tensor {tensor.name} of shape {tensor.stored_shape} is missing; "
+                "config.json and weights do not belong together, or the download is incomplete"
+            )
+        file = self.file_of[tensor.name]
+        try:
+            shape = tuple(self._open(file).get_slice(tensor.name).get_shape())
+        except safetensors.SafetensorError as error:
+            raise ModelError(f"{self.folder / file}: {tensor.name}: {error}") from None
+        if shape != tensor.stored_shape:
+            raise ModelError(
+                f"{self.folder / file}: tensor {tensor.name} has shape {shape}, config.json asks "
+                f"for {tensor.stored_shape}; they do not belong together"
+            )
+
+    def check_all_used(self, used: set[str], config: ModelConfig) -> None:
+        """Raises ModelError on a tensor that the model would silently ignore."""
+        for name, file in self.file_of.items():
+            implied = name.endswith(_IMPLIED_SUFFIXES) or (config.tied and name == "lm_head.weight")
+            if name not in used and not implied:
+                raise ModelError(
+                    f"{self.folder / file}: tensor {name} has no place in a {config.model_type} "
+                    "with this config.json; they do not belong together"
+                )
+
+    def read(self, tensor: Tensor) -> np.ndarray:
+        """One slice of a parameter."""
+        return tensor.from_stored(self._open(self.file_of[tensor.name]).get_tensor(tensor.name))
+
+
+def save(
+    folder: str | os.PathLike,
+    config: ModelConfig,
+    params: nnx.State,
+    tokenizer: Any = None,
+    dtype: str = "",
+    shard_bytes: int = 5_000_000_000,
+) -> None:
+    """Writes a folder that transformers, SGLang and :func:`load` read; complete or not at all.
+
+    Args:
+      params: the state of a :class:`Transformer`, every array addressable by this process.
+      tokenizer: a ``PreTrainedTokenizerFast``, chat template included, or None.
+      dtype: dtype of the file; empty keeps that of the parameters.
+      shard_bytes: largest file, unless one tensor is larger.
+
+    Raises:
+      ModelError: the folder exists.
+    """
+    folder = pathlib.Path(folder)
+    if folder.exists():
+        raise ModelError(f"{folder} exists; name a new folder or remove it")
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    unfinished = pathlib.Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
+    try:
+        _write_weights(unfinished, config, params, dtype, shard_bytes)
+        held = dtype or str(params["embedding"].dtype)
+        _write_json(unfinished / "config.json", {**config.to_hf(), "torch_dtype": held})
+        _write_json(unfinished / "generation_config.json", _generation_config(config))
+        if tokenizer is not None:
+            tokenizer.save_pretrained(unfinished)
+        unfinished.chmod(0o755)
+        unfinished.rename(folder)
+    except BaseException:
+        shutil.rmtree(unfinished, ignore_errors=True)
+        raise
+
+
+def with_tokens(config: ModelConfig, tokenizer: Any) -> ModelConfig:
+    """The config with special ids that it leaves open taken from the tokenizer."""
+    if tokenizer is None:
+        return config
+    eos = () if tokenizer.eos_token_id is None else (tokenizer.eos_token_id,)
+    return dataclasses.replace(
+        config,
+        bos_token=tokenizer.bos_token_id if config.bos_token is None else config.bos_token,
+        eos_tokens=config.eos_tokens or eos,
+        pad_token=tokenizer.pad_token_id if config.pad_token is None else config.pad_token,
+    )
+
+
+def _write_weights(
+    folder: pathlib.Path, config: ModelConfig, params: nnx.State, dtype: str, shard_bytes: int
+) -> None:
+    variables = _variables(params)
+    shards: list[list[Tensor]] = [[]]
+    size = total = 0
+    for tensor in tensors(config, params):
+        width = jax.numpy.dtype(dtype or variables[tensor.path].dtype).itemsize
+        bytes_ = math.prod(tensor.shape) * width
+        if shards[-1] and size + bytes_ > shard_bytes:
+            shards.append([])
+            size = 0
+        shards[-1].append(tensor)
+        size, total = size + bytes_, total + bytes_
+    file_of = {}
+    for number, shard in enumerate(shards, 1):
+        name = SINGLE
+        if len(shards) > 1:
+            name = f"model-{number:05d}-of-{len(shards):05d}.safetensors"
+        values = {}
+        for tensor in shard:
+            value = np.asarray(variables[tensor.path][...][tensor.index])
+            values[tensor.name] = tensor.to_stored(value.astype(dtype or value.dtype))
+            file_of[tensor.name] = name
+        safetensors.numpy.save_file(values, folder / name, metadata={"format": "pt"})
+    if len(shards) > 1:
+        _write_json(folder / INDEX, {"metadata": {"total_size": total}, "weight_map": file_of})
+
+
+def _generation_config(config: ModelConfig) -> dict[str, Any]:
+    values = {key: config.to_hf()[key] for key in ("bos_token_id", "eos_token_id", "pad_token_id")}
+    return {key: value for key, value in values.items() if value is not None}
+
+
+def _write_json(file: pathlib.Path, values: dict[str, Any]) -> None:
+    file.write_text(json.dumps(values, indent=2) + "\n", encoding="utf-8")

@@ -1,0 +1,202 @@
+"""The policy: one pre-norm decoder for Qwen3, Qwen3-MoE, Qwen2 and Llama.
+
+Axes: ``b`` row, ``t`` position, ``d`` model, ``h`` query head, ``k`` kv head, ``c`` head channel,
+``f`` feed-forward, ``e`` expert, ``v`` vocabulary, ``l`` layer. Weights of all layers are stacked
+on a leading axis and scanned. Matrices multiply in ``compute_dtype``; norms, RoPE, router and
+softmax are float32. The residual stream is ``compute_dtype``.
+"""
+
+import jax
+import jax.numpy as jnp
+from flax import nnx
+
+from spade_jax import config as settings_
+from spade_jax.models import attention, moe, rope, sharding
+from spade_jax.models.config import ModelConfig
+
+Axes = tuple[str | None, ...]
+
+
+class _Maker:
+    """Makes parameters; every one carries its logical axes as metadata ``axes``."""
+
+    def __init__(self, config: ModelConfig, settings: settings_.Model, seed: int):
+        self.rngs = nnx.Rngs(seed)
+        self.dtype = jnp.dtype(settings.parameter_dtype)
+        self.std = config.initial_std
+
+    def normal(self, shape: tuple[int, ...], axes: Axes) -> nnx.Param:
+        value = jax.random.normal(self.rngs.params(), shape, jnp.float32) * self.std
+        return nnx.Param(value.astype(self.dtype), axes=axes)
+
+    def constant(self, value: float, shape: tuple[int, ...], axes: Axes) -> nnx.Param:
+        return nnx.Param(jnp.full(shape, value, self.dtype), axes=axes)
+
+
+class Block(nnx.Module):
+    """One layer; made with a leading ``layers`` axis on every parameter, used without it."""
+
+    def __init__(self, config: ModelConfig, settings: settings_.Model, make: _Maker):
+        self.config = config
+        self.dtype = jnp.dtype(settings.compute_dtype)
+        self.attention_kernel = settings.attention
+        self.experts_kernel = settings.experts
+        n, d, h, k, c = (
+            config.layers,
+            config.hidden,
+            config.heads,
+            config.kv_heads,
+            config.head_dim,
+        )
+        self.attention_norm = make.constant(1.0, (n, d), ("layers", None))
+        self.q = make.normal((n, d, h, c), ("layers", "embed", "heads", None))
+        self.k = make.normal((n, d, k, c), ("layers", "embed", "kv_heads", None))
+        self.v = make.normal((n, d, k, c), ("layers", "embed", "kv_heads", None))
+        self.o = make.normal((n, h, c, d), ("layers", "heads", None, "embed"))
+        if config.attention_bias:
+            self.q_bias = make.constant(0.0, (n, h, c), ("layers", "heads", None))
+            self.k_bias = make.constant(0.0, (n, k, c), ("layers", "kv_heads", None))
+            self.v_bias = make.constant(0.0, (n, k, c), ("layers", "kv_heads", None))
+        if config.qk_norm:
+            self.q_norm = make.constant(1.0, (n, c), ("layers", None))
+            self.k_norm = make.constant(1.0, (n, c), ("layers", None))
+        self.feed_forward_norm = make.constant(1.0, (n, d), ("layers", None))
+        if config.experts:
+            e, f = config.experts, config.expert_feed_forward
+            self.router = make.normal((n, d, e), ("layers", "embed", None))
+            self.gate = make.normal((n, e, d, f), ("layers", "expert", "embed", "feed_forward"))
+            self.up = make.normal((n, e, d, f), ("layers", "expert", "embed", "feed_forward"))
+            self.down = make.normal((n, e, f, d), ("layers", "expert", "feed_forward", "embed"))
+        else:
+            f = config.feed_forward
+            self.gate = make.normal((n, d, f), ("layers", "embed", "feed_forward"))
+            self.up = make.normal((n, d, f), ("layers", "embed", "feed_forward"))
+            self.down = make.normal((n, f, d), ("layers", "feed_forward", "embed"))
+
+    def __call__(
+        self, h_btd: jax.Array, position_bt: jax.Array, segment_bt: jax.Array
+    ) -> jax.Array:
+        q_bthc, k_btkc, v_btkc = self.qkv(h_btd, position_bt)
+        o_bthc = attention.attend(q_bthc, k_btkc, v_btkc, segment_bt, self.attention_kernel)
+        h_btd = self.attention_output(h_btd, o_bthc)
+        return self.feed_forward(h_btd, segment_bt > 0)
+
+    def qkv(
+        self, h_btd: jax.Array, position_bt: jax.Array
+    ) -> tuple[jax.Array, jax.Array, jax.Array]:
+        """Pre-norm, projections, q/k-norm and RoPE: q_bthc, k_btkc, v_btkc."""
+        config = self.config
+        x_btd = _rms_norm(h_btd, self.attention_norm, config.rms_epsilon)
+        q_bthc = jnp.einsum("btd,dhc->bthc", x_btd, self._weight(self.q))
+        k_btkc = jnp.einsum("btd,dkc->btkc", x_btd, self._weight(self.k))
+        v_btkc = jnp.einsum("btd,dkc->btkc", x_btd, self._weight(self.v))
+        if config.attention_bias:
+            q_bthc += self._weight(self.q_bias)
+            k_btkc += self._weight(self.k_bias)
+            v_btkc += self._weight(self.v_bias)
+        if config.qk_norm:
+            q_bthc = _rms_norm(q_bthc, self.q_norm, config.rms_epsilon)
+            k_btkc = _rms_norm(k_btkc, self.k_norm, config.rms_epsilon)
+        frequency, factor = rope.frequencies(config)
+        q_bthc = rope.apply(q_bthc, position_bt, frequency, factor)
+        k_btkc = rope.apply(k_btkc, position_bt, frequency, factor)
+        return q_bthc, k_btkc, v_btkc
+
+    def attention_output(self, h_btd: jax.Array, o_bthc: jax.Array) -> jax.Array:
+        """Output projection and residual."""
+        return h_btd + jnp.einsum("bthc,hcd->btd", o_bthc, self._weight(self.o))
+
+    def feed_forward(self, h_btd: jax.Array, valid_bt: jax.Array) -> jax.Array:
+        """Pre-norm, MLP or experts, residual. Where not valid, experts do no work and add 0."""
+        x_btd = _rms_norm(h_btd, self.feed_forward_norm, self.config.rms_epsilon)
+        gate, up, down = map(self._weight, (self.gate, self.up, self.down))
+        if not self.config.experts:
+            return h_btd + (jax.nn.silu(x_btd @ gate) * (x_btd @ up)) @ down
+        weight_btk, expert_btk = moe.route(
+            x_btd, self.router[...], self.config.experts_per_token, self.config.expert_renormalise
+        )
+        expert_btk = jnp.where(valid_bt[..., None], expert_btk, self.config.experts)
+        o_btd = moe.mixture(x_btd, weight_btk, expert_btk, gate, up, down, self.experts_kernel)
+        return h_btd + o_btd.astype(h_btd.dtype)
+
+    def _weight(self, parameter: nnx.Param) -> jax.Array:
+        return parameter[...].astype(self.dtype)
+
+
+class Transformer(nnx.Module):
+    """The decoder. ``nnx.split`` it: the state is the parameter tree that the learner trains."""
+
+    def __init__(
+        self, config: ModelConfig, settings: settings_.Model, seed: int, remat: bool = False
+    ):
+        self.config = config
+        self.dtype = jnp.dtype(settings.compute_dtype)
+        self.remat = remat
+        make = _Maker(config, settings, seed)
+        shape = (config.vocabulary, config.hidden)
+        self.embedding = make.normal(shape, ("vocabulary", "embed"))
+        self.layers = Block(config, settings, make)
+        self.norm = make.constant(1.0, (config.hidden,), (None,))
+        if not config.tied:
+            self.output = make.normal(shape, ("vocabulary", "embed"))
+
+    def hidden(
+        self, token_bt: jax.Array, position_bt: jax.Array, segment_bt: jax.Array
+    ) -> jax.Array:
+        """h_btd after the final norm, in compute dtype.
+
+        Args:
+          token_bt: int32 ids.
+          position_bt: int32 positions, from 0 in each segment.
+          segment_bt: int32; attention is causal within equal non-zero segments, 0 is padding,
+            whose outputs are finite and mean nothing.
+        """
+        graph, stacked = nnx.split(self.layers)
+
+        def body(h_btd, layer):
+            h_btd = nnx.merge(graph, layer)(h_btd, position_bt, segment_bt)
+            return sharding.constrain(h_btd, "batch", "length", None), None
+
+        if self.remat:
+            body = jax.checkpoint(body, prevent_cse=False)
+        h_btd = sharding.constrain(self.embed(token_bt), "batch", "length", None)
+        h_btd, _ = jax.lax.scan(body, h_btd, stacked)
+        return self.final_norm(h_btd)
+
+    def head(self) -> jax.Array:
+        """w_vd in parameter dtype: the embedding matrix if tied. Logits are ``h_btd @ w_vd.T``."""
+        return (self.embedding if self.config.tied else self.output)[...]
+
+    def layer(self, index: int) -> Block:
+        """One layer with its own weights, for code that unrolls the layers."""
+        graph, stacked = nnx.split(self.layers)
+        return nnx.merge(graph, jax.tree.map(lambda weight: weight[index], stacked))
+
+    def embed(self, token_bt: jax.Array) -> jax.Array:
+        """h_btd in compute dtype."""
+        # Gathering the table over fsdp first is one all-gather; looked up while split on the model
+        # axis, the partitioner would replicate the activations.
+        table_vd = sharding.constrain(self.embedding[...], "vocabulary", None)
+        return table_vd[token_bt].astype(self.dtype)
+
+    def final_norm(self, h_btd: jax.Array) -> jax.Array:
+        """The norm before the head."""
+        return _rms_norm(h_btd, self.norm, self.config.rms_epsilon)
+
+
+def build(
+    config: ModelConfig, settings: settings_.Model, seed: int, remat: bool = False
+) -> Transformer:
+    """A model with random weights: normal matrices of std ``initial_std``, unit norms, no biases.
+
+    Args:
+      remat: recompute each layer in the backward pass.
+    """
+    return Transformer(config, settings, seed, remat)
+
+
+def _rms_norm(x: jax.Array, scale: nnx.Param, epsilon: float) -> jax.Array:
+    """RMSNorm over the last axis in float32 (Zhang and Sennrich 2019); x's dtype."""
+    x32 = x.astype(jnp.float32)
+    x32 = x32 * jax.lax.rsqrt(jnp.mean(jnp.square(x32), axis=-1, keepdims=True) + epsilon)
+    return (x32 * scale[...].astype(jnp.float32)).astype(x.dtype)

@@ -1,0 +1,279 @@
+"""What runs on the device: prefill and decode over a paged KV cache.
+
+Axes beyond the project's: ``r`` row of a prefill, ``p`` page of a sequence, ``n`` cached position
+of a sequence, ``s`` step of a decode call, ``c`` head channel, ``g`` query heads of one kv head.
+
+The cache is one pool of pages a layer. A call gathers the pages its rows need into contiguous
+arrays once, which many steps then read, keeps what it computes apart, and scatters that into the
+pool at its end. Attention so has two parts, *cached* and *fresh* keys, under one softmax.
+"""
+
+import dataclasses
+import functools
+import typing
+
+import jax
+import jax.numpy as jnp
+from flax import nnx
+
+from spade_jax.models.transformer import Block, Transformer
+from spade_jax.sampling.native.draw import Array, Draw, draw
+
+KV = tuple[jax.Array, jax.Array]
+Pools = list[KV]  # one (k, v) a layer, each [pages, page size, kv heads, channels]
+
+
+class Weights(typing.NamedTuple):
+    """Parameters as decoding reads them: one tree a layer, since slicing stacked ones copies."""
+
+    outer: nnx.State
+    layers: list[nnx.State]
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class Prefill:
+    """Prompt tokens whose keys and values are wanted.
+
+    Attributes:
+      token_rt: int32 ids, left-aligned.
+      count_r: int32, how many are real.
+      start_r: int32, positions of the row that are cached already.
+      page_rp: int32 pages that hold them, for the first ``p`` pages of the sequence.
+      write_rt: int32 place in the flattened pool for each token; past its end = nowhere.
+    """
+
+    token_rt: Array
+    count_r: Array
+    start_r: Array
+    page_rp: Array
+    write_rt: Array
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class Decode:
+    """Sequences of which all but the last token is cached.
+
+    Attributes:
+      token_b: int32, that last token.
+      start_b: int32, its position = positions cached.
+      limit_b: int32, tokens to draw at most in this call; 0 = no sequence in this row.
+      page_bp, write_bs: as in Prefill.
+      stop_bm: int32 ids that end the row, padded with -1.
+      how: how to draw.
+    """
+
+    token_b: Array
+    start_b: Array
+    limit_b: Array
+    page_bp: Array
+    write_bs: Array
+    stop_bm: Array
+    how: Draw
+
+
+@dataclasses.dataclass(frozen=True)
+class Forward:
+    """Prefill and decode of one architecture; equal ones share what is compiled.
+
+    Attributes:
+      graph: of the whole model; ``outer`` of the model without its layers, ``block`` of a layer.
+      page_size: tokens of a page.
+    """
+
+    graph: nnx.GraphDef
+    outer: nnx.GraphDef
+    block: nnx.GraphDef
+    layers: int
+    kv_heads: int
+    channels: int
+    dtype: jnp.dtype
+    page_size: int
+
+    @classmethod
+    def of(cls, graph: nnx.GraphDef, params: typing.Any, page_size: int) -> "Forward":
+        """From ``nnx.split(model)``; of the parameters only the shapes are read."""
+
+        def kv_of_one(params):
+            model = nnx.merge(graph, params)
+            position = jnp.zeros((1, 1), jnp.int32)
+            return model.layer(0).qkv(model.embed(position), position)[1]
+
+        k_btkc = jax.eval_shape(kv_of_one, params)
+        model = nnx.merge(graph, params)
+        block, layers = nnx.split(model.layers)[0], model.config.layers
+        outer = nnx.split(_without_layers(model))[0]
+        kv_heads, channels = k_btkc.shape[2:]
+        return cls(graph, outer, block, layers, kv_heads, channels, k_btkc.dtype, page_size)
+
+    def token_bytes(self) -> int:
+        """Bytes of cache that one position takes in all layers."""
+        return 2 * self.layers * self.kv_heads * self.channels * self.dtype.itemsize
+
+    def pools(self, pages: int) -> Pools:
+        """Empty cache."""
+        shape = (pages, self.page_size, self.kv_heads, self.channels)
+        return [
+            (jnp.zeros(shape, self.dtype), jnp.zeros(shape, self.dtype)) for _ in range(self.layers)
+        ]
+
+    @functools.partial(jax.jit, static_argnums=0)
+    def weights(self, params: typing.Any) -> Weights:
+        """A copy of the parameters in the form that decoding reads."""
+        model = nnx.merge(self.graph, params)
+        layers = [nnx.split(model.layer(index))[1] for index in range(self.layers)]
+        outer = nnx.split(_without_layers(model))[1]
+        return Weights(jax.tree.map(jnp.copy, outer), layers)
+
+    def _model(self, weights: Weights) -> tuple[Transformer, list[Block]]:
+        return (
+            nnx.merge(self.outer, weights.outer),
+            [nnx.merge(self.block, layer) for layer in weights.layers],
+        )
+
+    @functools.partial(jax.jit, static_argnums=0, donate_argnames="pools")
+    def prefill(self, weights: Weights, pools: Pools, batch: Prefill) -> Pools:
+        """The pools with the keys and values of the batch's tokens."""
+        model, blocks = self._model(weights)
+        step_t = jnp.arange(batch.token_rt.shape[1])
+        valid_rt = step_t < batch.count_r[:, None]
+        position_rt = batch.start_r[:, None] + step_t
+        fresh_tt = step_t[:, None] >= step_t
+        h_rtd = model.embed(batch.token_rt)
+        for index, block in enumerate(blocks):
+            q_rthc, k, v = block.qkv(h_rtd, position_rt)
+            cached = _gather(pools[index], batch.page_rp)
+            fresh = (k.swapaxes(1, 2), v.swapaxes(1, 2))
+            o_rthc = _attend(q_rthc, cached, batch.start_r, fresh, fresh_tt)
+            h_rtd = block.feed_forward(block.attention_output(h_rtd, o_rthc), valid_rt)
+            pools[index] = _scatter(pools[index], fresh, batch.write_rt)
+        return pools
+
+    @functools.partial(jax.jit, static_argnums=0, donate_argnames="pools")
+    def decode(
+        self, weights: Weights, pools: Pools, batch: Decode
+    ) -> tuple[Pools, jax.Array, jax.Array, jax.Array]:
+        """Draws until every row has stopped or has its limit.
+
+        Returns:
+          pools, token_bs int32, logp_bs float32, count_b int32 tokens drawn.
+        """
+        model, blocks = self._model(weights)
+        head_vd = model.head()
+        rows, steps = batch.write_bs.shape
+        cached = [_gather(pool, batch.page_bp) for pool in pools]
+        empty = jnp.zeros((rows, self.kv_heads, steps, self.channels), self.dtype)
+
+        def step(carry):
+            s, token_b, live_b, count_b, fresh, token_bs, logp_bs = carry
+            position_b1 = (batch.start_b + s)[:, None]
+            h_b1d = model.embed(token_b[:, None])
+            seen_1s = (jnp.arange(steps) <= s)[None]
+            written = []
+            for block, old, new in zip(blocks, cached, fresh, strict=True):
+                q_b1hc, k, v = block.qkv(h_b1d, position_b1)
+                new = tuple(
+                    _put(old, x.swapaxes(1, 2), s, 2) for old, x in zip(new, (k, v), strict=True)
+                )
+                written.append(new)
+                o_b1hc = _attend(q_b1hc, old, batch.start_b, new, seen_1s)
+                h_b1d = block.attention_output(h_b1d, o_b1hc)
+                h_b1d = block.feed_forward(h_b1d, live_b[:, None])
+            h_bd = model.final_norm(h_b1d)[:, 0]
+            logit_bv = jnp.einsum(
+                "bd,vd->bv", h_bd, head_vd.astype(h_bd.dtype), preferred_element_type=jnp.float32
+            )
+            drawn_b, logp_b = draw(logit_bv, position_b1[:, 0] + 1, batch.how)
+            token_bs = _put(token_bs, drawn_b[:, None], s, 1)
+            logp_bs = _put(logp_bs, logp_b[:, None], s, 1)
+            count_b += live_b
+            stopped_b = (drawn_b[:, None] == batch.stop_bm).any(-1) | (count_b >= batch.limit_b)
+            return s + 1, drawn_b, live_b & ~stopped_b, count_b, written, token_bs, logp_bs
+
+        carry = (
+            jnp.int32(0),
+            jnp.asarray(batch.token_b),
+            batch.limit_b > 0,
+            jnp.zeros(rows, jnp.int32),
+            [(empty, empty) for _ in blocks],
+            jnp.zeros((rows, steps), jnp.int32),
+            jnp.zeros((rows, steps), jnp.float32),
+        )
+        carry = jax.lax.while_loop(lambda c: (c[0] < steps) & c[2].any(), step, carry)
+        _, _, _, count_b, fresh, token_bs, logp_bs = carry
+        pools = [
+            _scatter(pool, new, batch.write_bs) for pool, new in zip(pools, fresh, strict=True)
+        ]
+        return pools, token_bs, logp_bs, count_b
+
+
+def _without_layers(model: Transformer) -> Transformer:
+    del model.layers
+    return model
+
+
+def _put(x: jax.Array, new: jax.Array, step: jax.Array, axis: int) -> jax.Array:
+    return jax.lax.dynamic_update_slice_in_dim(x, new, step, axis)
+
+
+def _gather(pool: KV, page_bp: Array) -> KV:
+    """Keys and values of each row's pages as k_bknc, v_bknc."""
+    rows, pages = page_bp.shape
+
+    def get(x):
+        _, size, kv_heads, channels = x.shape
+        paged = x[page_bp].transpose(0, 3, 1, 2, 4)
+        return paged.reshape(rows, kv_heads, pages * size, channels)
+
+    return get(pool[0]), get(pool[1])
+
+
+def _scatter(pool: KV, fresh: KV, write_bs: Array) -> KV:
+    """The pool with the fresh k_bksc, v_bksc at their places; places past the end are dropped."""
+
+    def put(x, new):
+        flat = x.reshape(-1, *x.shape[2:])
+        return flat.at[write_bs].set(new.swapaxes(1, 2), mode="drop").reshape(x.shape)
+
+    return put(pool[0], fresh[0]), put(pool[1], fresh[1])
+
+
+def _attend(
+    q_bthc: jax.Array, cached: KV, start_b: Array, fresh: KV, fresh_ts: jax.Array
+) -> jax.Array:
+    """Grouped-query attention over cached and fresh keys, softmax in float32.
+
+    Heads stand before positions in keys and values: XLA's CPU backend then multiplies them where
+    they lie (4 to 9 times faster than the other order, which it transposes at every step).
+
+    Args:
+      cached, fresh: k_bknc, v_bknc.
+      start_b: cached positions of each row that count.
+      fresh_ts: bool, which fresh positions each query sees; the same for all rows.
+    """
+    rows, queries, heads, channels = q_bthc.shape
+    kv_heads, length = cached[0].shape[1:3]
+    group = heads // kv_heads
+    q_btkgc = q_bthc.reshape(rows, queries, kv_heads, group, channels) * channels**-0.5
+    q_bkmc = q_btkgc.transpose(0, 2, 3, 1, 4).reshape(rows, kv_heads, group * queries, channels)
+
+    def scores(k_bknc, mask_btn):
+        s = jnp.einsum("bkmc,bknc->bkmn", q_bkmc, k_bknc, preferred_element_type=jnp.float32)
+        mask_bkmn = jnp.tile(mask_btn, (1, group, 1))[:, None]
+        return jnp.where(mask_bkmn, s, -1e30)
+
+    def values(weight_bkmn, v_bknc):
+        return jnp.einsum("bkmn,bknc->bkmc", weight_bkmn, v_bknc)
+
+    score_bkmn = scores(fresh[0], fresh_ts[None])
+    if length:
+        old_bn = jnp.arange(length) < start_b[:, None]
+        old_btn = jnp.broadcast_to(old_bn[:, None], (rows, queries, length))
+        score_bkmn = jnp.concatenate([scores(cached[0], old_btn), score_bkmn], -1)
+    weight_bkmn = jax.nn.softmax(score_bkmn, axis=-1).astype(q_bthc.dtype)
+    o_bkmc = values(weight_bkmn[..., length:], fresh[1])
+    if length:
+        o_bkmc += values(weight_bkmn[..., :length], cached[1])
+    o_bkgtc = o_bkmc.reshape(rows, kv_heads, group, queries, channels)
+    return o_bkgtc.transpose(0, 3, 1, 2, 4).reshape(q_bthc.shape)

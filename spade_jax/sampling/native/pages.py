@@ -1,0 +1,84 @@
+"""Who owns which page of the KV cache: running sequences, and the idle prefixes of sessions."""
+
+import collections
+import dataclasses
+from collections.abc import Sequence
+
+
+@dataclasses.dataclass(frozen=True)
+class Prefix:
+    """Cached tokens of an idle session and the pages that hold their keys and values."""
+
+    tokens: Sequence[int]
+    pages: list[int]
+
+
+class Pages:
+    """Allocator with an LRU of idle prefixes, which are given up when pages run out."""
+
+    def __init__(self, count: int, size: int):
+        self.count, self.size = count, size
+        self.clear()
+
+    def clear(self) -> None:
+        """Forgets everything: all pages are free."""
+        self._free = list(range(self.count - 1, -1, -1))
+        self._idle: collections.OrderedDict[str, Prefix] = collections.OrderedDict()
+
+    @property
+    def free(self) -> int:
+        """Pages that nobody owns."""
+        return len(self._free)
+
+    def needed(self, tokens: int) -> int:
+        """Pages that hold so many tokens."""
+        return -(-tokens // self.size)
+
+    def grow(self, pages: list[int], tokens: int) -> bool:
+        """Adds pages to a sequence's list until it holds ``tokens``; False if there are too few.
+
+        Idle prefixes, least recently used first, are evicted as needed.
+        """
+        missing = self.needed(tokens) - len(pages)
+        while missing > len(self._free) and self._idle:
+            self.free_pages(self._idle.popitem(last=False)[1].pages)
+        if missing > len(self._free):
+            return False
+        pages.extend(self._free.pop() for _ in range(missing))
+        return True
+
+    def free_pages(self, pages: list[int]) -> None:
+        """Gives pages back and empties the list."""
+        self._free.extend(reversed(pages))
+        pages.clear()
+
+    def keep(self, session: str, tokens: Sequence[int], pages: list[int]) -> None:
+        """Hands a sequence's cached tokens over to its idle session, in place of what it had."""
+        self.release(session)
+        used = self.needed(len(tokens))
+        self._idle[session] = Prefix(tokens, pages[:used])
+        spare = pages[used:]
+        self.free_pages(spare)
+
+    def take(self, session: str, tokens: Sequence[int]) -> tuple[int, list[int]]:
+        """How many leading ``tokens`` the session has cached, and their pages, now the caller's."""
+        prefix = self._idle.pop(session, None)
+        if prefix is None:
+            return 0, []
+        length = _common(prefix.tokens, tokens)
+        used = self.needed(length)
+        spare = prefix.pages[used:]
+        self.free_pages(spare)
+        return length, prefix.pages[:used]
+
+    def release(self, session: str) -> None:
+        """Frees a session's idle prefix, if it has one."""
+        if session in self._idle:
+            self.free_pages(self._idle.pop(session).pages)
+
+
+def _common(a: Sequence[int], b: Sequence[int]) -> int:
+    shorter = min(len(a), len(b))
+    if a[:shorter] == b[:shorter]:
+        return shorter
+    return next(i for i in range(shorter) if a[i] != b[i])

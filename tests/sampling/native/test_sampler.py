@@ -1,0 +1,344 @@
+"""The engine against a full forward pass and against transformers."""
+
+import asyncio
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import torch
+import transformers
+from flax import nnx
+
+from spade_jax import config
+from spade_jax.models import huggingface
+from spade_jax.models.config import ModelConfig
+from spade_jax.models.transformer import build
+from spade_jax.sampling.interface import Request, SamplingParams
+from spade_jax.sampling.native.pages import Pages
+from spade_jax.sampling.native.sampler import NativeSampler
+
+torch.set_num_threads(1)
+
+VOCABULARY = 61
+DENSE = {
+    "model_type": "qwen3",
+    "vocab_size": VOCABULARY,
+    "hidden_size": 32,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "head_dim": 8,
+    "intermediate_size": 48,
+    "max_position_embeddings": 8192,
+    "rope_theta": 1e4,
+    "rms_norm_eps": 1e-6,
+    "initializer_range": 0.5,  # far from uniform: tokens have a clear order
+}
+MOE = DENSE | {
+    "model_type": "qwen3_moe",
+    "moe_intermediate_size": 24,
+    "num_experts": 4,
+    "num_experts_per_tok": 2,
+    "norm_topk_prob": True,
+    "tie_word_embeddings": True,
+}
+LLAMA = DENSE | {"model_type": "llama", "tie_word_embeddings": True}
+SETTINGS = config.Sampler(slots=4, context=320, cache_mb=1, prefill_chunk=32, decode_steps=4)
+
+
+def make(values=DENSE, seed=7, **changes):
+    model = build(ModelConfig.from_hf(values), config.Model(), 0)
+    return model, NativeSampler(model, dataclasses.replace(SETTINGS, **changes), seed)
+
+
+@pytest.fixture(scope="module")
+def shared():
+    """One model and engine for the tests that need no other settings."""
+    return make()
+
+
+def run(sampler, *requests):
+    return asyncio.run(asyncio.wait_for(sampler.generate(requests), 100))
+
+
+def prompt(length, seed=0):
+    return np.random.default_rng(seed).integers(0, VOCABULARY, length).tolist()
+
+
+def request(tokens, uid="u", session=None, **params):
+    return Request(tokens, SamplingParams(**{"max_tokens": 8, **params}), uid, session)
+
+
+def full_logp(model, tokens, temperature=1.0):
+    """Log-probs of tokens[1:] by one forward pass."""
+    token_bt = jnp.asarray(tokens)[None]
+    position_bt = jnp.arange(len(tokens))[None]
+    h_btd = model.hidden(token_bt, position_bt, jnp.ones_like(token_bt))
+    logit_tv = (h_btd @ model.head().T)[0, :-1]
+    logp_tv = jax.nn.log_softmax(logit_tv / (temperature or 1.0))
+    return np.asarray(logp_tv[jnp.arange(len(tokens) - 1), token_bt[0, 1:]])
+
+
+def check_logp(model, tokens, completion, temperature=1.0):
+    whole = [*tokens, *completion.tokens]
+    expected = full_logp(model, whole, temperature)[len(tokens) - 1 :]
+    np.testing.assert_allclose(completion.logp, expected, atol=1e-4)
+
+
+def reference(values, folder):
+    """A random transformers model and the engine on the same weights, by way of a checkpoint."""
+    torch.manual_seed(0)
+    oracle = transformers.AutoModelForCausalLM.from_config(
+        transformers.AutoConfig.for_model(**values), dtype=torch.float32
+    ).eval()
+    oracle.save_pretrained(folder)
+    model = huggingface.load(folder, config.Model())
+    return oracle, model, NativeSampler(model, SETTINGS, 7)
+
+
+@pytest.mark.parametrize("values", [DENSE, MOE, LLAMA], ids=lambda v: v["model_type"])
+def test_greedy_is_transformers_greedy(values, tmp_path):
+    oracle, model, sampler = reference(values, tmp_path)
+    prompts = [prompt(length, length) for length in (1, 2, 31, 33, 34, 70, 300)]
+    completions = run(
+        sampler, *(request(p, str(len(p)), temperature=0.0, max_tokens=20) for p in prompts)
+    )
+    for tokens, completion in zip(prompts, completions, strict=True):
+        ids = torch.tensor([tokens])
+        with torch.no_grad():
+            expected = oracle.generate(
+                ids,
+                attention_mask=torch.ones_like(ids),
+                do_sample=False,
+                max_new_tokens=20,
+                eos_token_id=None,
+                pad_token_id=0,
+            )
+        assert completion.tokens == expected[0, len(tokens) :].tolist()
+        assert completion.finish_reason == "length"
+        check_logp(model, tokens, completion)
+
+
+@pytest.mark.parametrize("truncation", [{}, {"top_p": 0.7}, {"top_k": 3}, {"min_p": 0.2}])
+def test_log_probs_are_at_the_sampling_temperature_whatever_the_truncation(shared, truncation):
+    model, sampler = shared
+    tokens = prompt(37, 1)
+    for temperature in (0.6, 1.0, 1.7):
+        (completion,) = run(sampler, request(tokens, temperature=temperature, **truncation))
+        check_logp(model, tokens, completion, temperature)
+
+
+def test_turns_of_a_session_prefill_only_what_is_new(shared, monkeypatch):
+    model, sampler = shared
+    tokens, prefilled = prompt(100, 2), []
+    original = sampler._run_prefill
+    monkeypatch.setattr(
+        sampler, "_run_prefill", lambda p: (prefilled.append(sum(p.counts)), original(p))
+    )
+    for turn in range(4):
+        (completion,) = run(sampler, request(tokens, f"e/{turn}", session="e", max_tokens=11))
+        check_logp(model, tokens, completion)
+        tokens = tokens + completion.tokens + prompt(40, turn)
+    assert sum(prefilled[:4]) == 99
+    # The stop token and 40 new ones, the last of which is decoded.
+    assert sum(prefilled) == 99 + 3 * 40
+    sampler.release("e")
+
+
+def test_a_session_that_changes_its_past_is_right_too(shared):
+    model, sampler = shared
+    tokens = prompt(90, 3)
+    run(sampler, request(tokens, session="s"))
+    for cut in (50, 3, 0):
+        other = tokens[:cut] + prompt(60, 4)
+        (completion,) = run(sampler, request(other, session="s"))
+        check_logp(model, other, completion)
+    sampler.release("s")
+
+
+def test_sampled_tokens_do_not_depend_on_the_batch(shared):
+    """Alone, in a crowd, in another order: the same tokens for the same uid and seed."""
+    model, sampler = shared
+    mine = request(prompt(50, 5), "mine", max_tokens=25)
+    (alone,) = run(sampler, mine)
+    crowd = [request(prompt(n, n), f"other {n}", temperature=0.5, top_p=0.9) for n in range(1, 12)]
+    assert run(sampler, *crowd[:5], mine, *crowd[5:])[5].tokens == alone.tokens
+    assert run(sampler, mine, *crowd)[0].tokens == alone.tokens
+    check_logp(model, mine.tokens, alone)
+    again = NativeSampler(model, SETTINGS, 7)
+    assert run(again, mine)[0] == alone
+    other_seed = NativeSampler(model, SETTINGS, 8)
+    assert run(other_seed, mine)[0].tokens != alone.tokens
+    assert run(sampler, request(mine.tokens, "second", max_tokens=25))[0].tokens != alone.tokens
+
+
+def test_the_same_requests_give_the_same_bits(shared):
+    model, _ = shared
+    requests = [request(prompt(10 * n + 1, n), str(n), max_tokens=30) for n in range(9)]
+    first, second = (run(NativeSampler(model, SETTINGS, 7), *requests) for _ in range(2))
+    assert first == second
+
+
+def test_stop_ids_end_a_completion_and_are_part_of_it(shared):
+    _, sampler = shared
+    tokens = prompt(20, 6)
+    (free,) = run(sampler, request(tokens, max_tokens=30))
+    stop = free.tokens[9]
+    first = free.tokens.index(stop)
+    (stopped,) = run(sampler, request(tokens, max_tokens=30, stop_ids=(60, stop)))
+    expected = min(first, free.tokens.index(60) if 60 in free.tokens else 30)
+    assert stopped.tokens == free.tokens[: expected + 1]
+    assert stopped.finish_reason == "stop"
+    assert len(stopped.logp) == len(stopped.tokens)
+
+
+def test_a_completion_ends_where_the_context_does(shared):
+    model, sampler = shared
+    tokens = prompt(SETTINGS.context - 3, 7)
+    (completion,) = run(sampler, request(tokens, max_tokens=50))
+    assert len(completion.tokens) == 3
+    assert completion.finish_reason == "length"
+    check_logp(model, tokens, completion)
+
+
+def test_bad_requests_are_refused_one_by_one(shared):
+    _, sampler = shared
+    good = request(prompt(5), "good")
+    bad = [
+        (request([]), "no prompt tokens"),
+        (request(prompt(SETTINGS.context)), "leave no room"),
+        (request([1, VOCABULARY]), f"token id {VOCABULARY} outside"),
+        (request([-1]), "token id -1 outside"),
+        (request([1], temperature=float("nan")), "temperature=nan"),
+        (request([1], temperature=-0.1), "temperature=-0.1"),
+        (request([1], top_p=0.0), "top_p=0.0"),
+        (request([1], top_p=float("nan")), "top_p=nan"),
+        (request([1], min_p=1.5), "min_p=1.5"),
+        (request([1], top_k=-1), "top_k=-1"),
+        (request([1], max_tokens=0), "max_tokens=0"),
+        (request([1], stop_ids=tuple(range(17))), "17 stop ids"),
+    ]
+    (alone,) = run(sampler, good)
+    first, *refused, last = run(sampler, good, *(r for r, _ in bad), good)
+    assert first.tokens == last.tokens == alone.tokens
+    for completion, (_, reason) in zip(refused, bad, strict=True):
+        assert completion.finish_reason == "refused"
+        assert completion.tokens == []
+        assert reason in completion.refusal
+
+
+def test_idle_prefixes_are_evicted_and_then_sequences_preempted(monkeypatch):
+    """Far more tokens than the cache holds: everything is served, and right."""
+    model, sampler = make(context=256, cache_mb=1)
+    monkeypatch.setattr(sampler._scheduler, "pages", Pages(18, 16))
+    preempted = []
+    original = sampler._scheduler._preempt
+    monkeypatch.setattr(
+        sampler._scheduler, "_preempt", lambda s: (preempted.append(s.cached), original(s))
+    )
+    talks = {name: prompt(70, ord(name)) for name in "abcdef"}
+    for turn in range(2):
+        requests = [
+            request(tokens, f"{name}/{turn}", session=name, max_tokens=40)
+            for name, tokens in talks.items()
+        ]
+        for item, completion in zip(requests, run(sampler, *requests), strict=True):
+            assert len(completion.tokens) == 40
+            check_logp(model, item.tokens, completion)
+            talks[item.session] = [*item.tokens, *completion.tokens, 1, 2, 3]
+    assert any(cached > 70 for cached in preempted)
+    for name in talks:
+        sampler.release(name)
+    assert sampler._scheduler.pages.free == 18
+
+
+def test_update_drops_prefixes_stamps_versions_and_owns_its_weights():
+    model, sampler = make()
+    other = build(model.config, config.Model(), 1)
+    tokens = prompt(40, 8)
+    (before,) = run(sampler, request(tokens, session="s"))
+    params = jax.tree.map(jnp.copy, nnx.state(other))
+    sampler.update(params, 5)
+    for leaf in jax.tree.leaves(params):
+        leaf.delete()  # as a learner that donates them does
+    (after,) = run(sampler, request([*tokens, *before.tokens], session="s"))
+    assert (before.version, after.version) == (0, 5)
+    check_logp(other, [*tokens, *before.tokens], after)
+
+
+def test_update_with_requests_in_flight_is_refused(shared):
+    model, sampler = shared
+
+    async def main():
+        task = asyncio.create_task(sampler.generate([request(prompt(5), max_tokens=100)]))
+        await asyncio.sleep(0)
+        with pytest.raises(RuntimeError, match="in flight"):
+            sampler.update(nnx.state(model), 1)
+        await task
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("ticks", [0, 1, 3, 10])
+def test_cancelling_frees_the_memory_and_disturbs_nobody(shared, ticks):
+    model, sampler = shared
+    before = sampler._scheduler.pages.free
+    mine = request(prompt(30, 9), "mine", max_tokens=40)
+
+    async def main():
+        doomed = asyncio.create_task(
+            sampler.generate([request(prompt(60, n), str(n), max_tokens=200) for n in range(6)])
+        )
+        stays = asyncio.create_task(sampler.generate([mine]))
+        for _ in range(ticks):
+            await asyncio.sleep(0.005)
+        doomed.cancel()
+        (completion,) = await stays
+        return completion
+
+    completion = asyncio.run(main())
+    check_logp(model, mine.tokens, completion)
+    assert completion.tokens == run(sampler, mine)[0].tokens
+    assert sampler._scheduler.pages.free == before
+
+
+def test_a_loop_that_closes_leaves_the_engine_usable(shared):
+    model, sampler = shared
+
+    async def main():
+        task = asyncio.create_task(sampler.generate([request(prompt(60), max_tokens=400)]))
+        await asyncio.sleep(0.02)
+        assert not task.done()
+
+    asyncio.run(main())
+    tokens = prompt(12, 10)
+    (completion,) = run(sampler, request(tokens))
+    check_logp(model, tokens, completion)
+
+
+def test_nothing_compiles_after_warm_up():
+    _, sampler = make()
+    sampler.warm_up()
+    compiled = sampler.compiled()
+    for turn, count in enumerate((1, 3, 4, 9)):
+        run(
+            sampler,
+            *(
+                request(
+                    prompt(60 * n + 1, n),
+                    f"{turn}/{n}",
+                    session=str(n),
+                    temperature=0.5 * (n % 3),
+                    top_p=1.0 - 0.1 * (n % 2),
+                )
+                for n in range(count)
+            ),
+        )
+    assert sampler.compiled() == compiled
+
+
+def test_a_cache_smaller_than_one_context_is_refused():
+    with pytest.raises(ValueError, match="raise it to 2 or lower the context"):
+        make(context=8000)
