@@ -184,6 +184,9 @@ class Sandbox:
     step_timeout: float = setting(5.0, "wall seconds for reset, step or any other call")
     message_bytes: int = setting(65536, "largest message in either direction")
     instances: int = setting(1024, "instances open at once; further opens wait")
+    own_namespaces: bool = setting(
+        False, "give each instance namespaces of its own, not only the host (slower to open)"
+    )
 
 
 @dataclasses.dataclass(frozen=True)

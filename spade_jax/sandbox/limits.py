@@ -201,6 +201,7 @@ TIERS: tuple[tuple[str, ...], ...] = (
     ("no_reading_without_seccomp", "no_writing_without_seccomp"),
     ("mount_namespace", "empty_root", "ipc_namespace", "pid_namespace", "network_namespace"),
     ("private_uid",),
+    ("instance_namespaces",),
 )  # fmt: skip
 REMEDIES = {
     "seccomp": "a Linux kernel with CONFIG_SECCOMP_FILTER on x86_64 or aarch64",
@@ -212,6 +213,7 @@ REMEDIES = {
 }
 for _name in ("ipc_namespace", "pid_namespace", "network_namespace", "user_namespace"):
     REMEDIES[_name] = "as for mount_namespace"
+REMEDIES["instance_namespaces"] = "set sandbox.own_namespaces = True; needs pid_namespace"
 REMEDIES["empty_root"] = "needs mount_namespace"
 
 

@@ -71,6 +71,7 @@ class ZygoteProcess:
             "cpu_seconds": settings.cpu_seconds,
             "message": settings.message_bytes,
             "instances": settings.instances,
+            "own_namespaces": settings.own_namespaces,
         }
         root = str(pathlib.Path(spade_jax.__file__).parent.parent)
         arguments = [root, str(theirs.fileno()), json.dumps(values)]

@@ -64,11 +64,13 @@ class Zygote:
         caps: limits.Limits,
         rules: seccomp.Filter | None,
         uid_base: int | None,
+        namespaces: enclosure.InstanceNamespaces | None,
     ):
         self._control = control
         self._caps = caps
         self._rules = rules
         self._uid_base = uid_base
+        self._namespaces = namespaces
         self._children: dict[int, Child] = {}  # by pid
         self._pids: dict[int, int] = {}  # by instance
         self._free_slots: list[int] = []
@@ -113,6 +115,8 @@ class Zygote:
 
     def _fork(self, instance: int, descriptor: int) -> None:
         slot = heapq.heappop(self._free_slots) if self._free_slots else len(self._children)
+        if self._namespaces is not None:
+            self._namespaces.before_fork()
         pid = os.fork()
         if pid == 0:
             self._become_child(descriptor, slot)
@@ -128,7 +132,11 @@ class Zygote:
             os.dup2(descriptor, CHILD_SOCKET)
             os.closerange(CHILD_SOCKET + 1, 1 << 16)
             uid = None if self._uid_base is None else self._uid_base + slot
-            limits.confine(self._caps, self._rules, uid, self._pid)
+            parent = self._pid
+            if self._namespaces is not None:
+                self._namespaces.after_fork()
+                parent = 0  # it is out of sight of the first process of a namespace
+            limits.confine(self._caps, self._rules, uid, parent)
             gc.enable()
             child.serve(CHILD_SOCKET, self._caps.message)
         finally:
@@ -159,11 +167,14 @@ def kill(pid: int) -> None:
         os.killpg(pid, signal.SIGKILL)
 
 
-def enclose() -> dict[str, str]:
-    """Puts this process into all layers that are shared; returns layer -> '' or what is missing.
+def enclose(
+    own_namespaces: bool,
+) -> tuple[dict[str, str], enclosure.InstanceNamespaces | None]:
+    """Puts this process into all layers that are shared.
 
-    Goes on in a child of the caller, the first process of the new pid namespace; the caller
-    waits for it and ends with it.
+    Returns layer -> '' or what is missing, and what gives children namespaces of their own, if
+    asked for. Goes on in a child of the caller, the first process of the new pid namespace; the
+    caller waits for it and ends with it.
     """
     layers = enclosure.enter_namespaces()
     inner = os.fork()
@@ -172,12 +183,17 @@ def enclose() -> dict[str, str]:
         _, status = os.waitpid(inner, 0)
         os._exit(0 if status == 0 else 1)
     limits.die_with_parent()
+    namespaces = None
+    layers["instance_namespaces"] = "not asked for" if not own_namespaces else "no pid namespace"
+    if own_namespaces and not layers["pid_namespace"]:
+        namespaces = enclosure.InstanceNamespaces()
+        layers["instance_namespaces"] = limits.possible(namespaces.before_fork)
     layers["empty_root"] = (
         "no mount namespace" if layers["mount_namespace"] else enclosure.enter_empty_root()
     )
     layers["no_new_privileges"] = enclosure.no_new_privileges()
     layers["landlock"] = enclosure.enter_landlock()
-    return layers
+    return layers, namespaces
 
 
 def warm_up(limit: int) -> None:
@@ -195,6 +211,7 @@ def main(descriptor: int, settings: str) -> None:
     """Entry point of the fresh interpreter; ``settings`` is JSON made by the host."""
     values = json.loads(settings)
     instances = values.pop("instances")
+    own_namespaces = values.pop("own_namespaces")
     caps = limits.Limits(**values)
     sys.path.clear()
     os.environ.clear()
@@ -203,7 +220,11 @@ def main(descriptor: int, settings: str) -> None:
     control = socket.socket(fileno=descriptor)
     uid_base = limits.private_uid_base(instances)
     limits.die_with_parent()
-    layers = enclose()
+    layers, namespaces = enclose(own_namespaces)
+    if namespaces is not None and not layers["instance_namespaces"]:
+        layers["instance_namespaces"] = limits.possible(namespaces.after_fork)
+    if layers["instance_namespaces"]:
+        namespaces = None
     program = seccomp.program()
     rules = seccomp.Filter(program) if program else None
     layers["seccomp"] = limits.possible(rules.load) if rules else "no filter for this machine"
@@ -222,4 +243,4 @@ def main(descriptor: int, settings: str) -> None:
     layers |= limits.self_test(caps, rules, uid_base)
     control.send(json.dumps(layers).encode()[:REPORT_BYTES])
     os.dup2(0, 2)  # standard error was kept for a failure up to here
-    Zygote(control, caps, rules, uid_base).run()
+    Zygote(control, caps, rules, uid_base, namespaces).run()

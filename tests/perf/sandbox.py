@@ -9,6 +9,7 @@ machine that others use too; wall times do not.
 
 import argparse
 import asyncio
+import dataclasses
 import json
 import multiprocessing
 import multiprocessing.connection
@@ -170,7 +171,11 @@ def multiprocessing_workers(count: int) -> float:
 
 async def measure(arguments: argparse.Namespace) -> dict:
     """All figures of the sandbox and the conditions they hold under."""
-    settings = config.Sandbox(instances=max(arguments.instances, 64), step_timeout=60.0)
+    settings = config.Sandbox(
+        instances=max(arguments.instances, 64),
+        open_timeout=60.0,
+        step_timeout=60.0,
+    )
     async with EnvironmentHost(settings) as host:
         await attacks(host)
         await opens(host, 20, 1)
@@ -182,6 +187,9 @@ async def measure(arguments: argparse.Namespace) -> dict:
         memory = memory_bytes()
         await asyncio.gather(*(host.close(handle) for handle in handles))
         tier = host.report.tier
+    apart = dataclasses.replace(settings, own_namespaces=True)
+    async with EnvironmentHost(apart) as host:
+        apart_per_core, _ = await opens(host, arguments.opens // 4, 2 * cores)
     return {
         "conditions": {
             "tier": tier,
@@ -193,6 +201,7 @@ async def measure(arguments: argparse.Namespace) -> dict:
         },
         "opens_per_second_per_core": per_core,
         "opens_per_second": per_second,
+        "opens_per_second_per_core_own_namespaces": apart_per_core,
         "step_median_us": 1e6 * statistics.median(times),
         "step_p99_us": 1e6 * times[int(0.99 * len(times))],
         "kill_and_reap_ms": 1e3 * killed,

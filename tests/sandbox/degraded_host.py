@@ -1,7 +1,7 @@
 """Run as a script: a host on a machine that refuses some system calls. Prints one JSON line.
 
-Arguments: the tier to demand, and the numbers of the system calls that fail with EPERM, as in a
-container whose own seccomp profile blocks them.
+Arguments: the tier to demand, 'own' or 'shared' namespaces, and the numbers of the system calls
+that fail with EPERM, as in a container whose own seccomp profile blocks them.
 """
 
 import asyncio
@@ -48,7 +48,7 @@ def block(numbers: list[int]) -> None:
     Filter(b"".join(struct.pack("HBBI", *each) for each in code)).load()
 
 
-async def main(minimum: int) -> dict:
+async def main(minimum: int, own_namespaces: bool) -> dict:
     settings = types.SimpleNamespace(
         minimum_tier=minimum,
         memory_mb=256,
@@ -57,6 +57,7 @@ async def main(minimum: int) -> dict:
         step_timeout=1.0,
         message_bytes=65536,
         instances=64,
+        own_namespaces=own_namespaces,
     )
     outcomes = {}
     async with EnvironmentHost(settings) as host:
@@ -73,10 +74,10 @@ async def main(minimum: int) -> dict:
 
 
 if __name__ == "__main__":
-    if sys.argv[2:]:
-        block([int(number) for number in sys.argv[2:]])
+    if sys.argv[3:]:
+        block([int(number) for number in sys.argv[3:]])
     try:
-        result = asyncio.run(main(int(sys.argv[1])))
+        result = asyncio.run(main(int(sys.argv[1]), sys.argv[2] == "own"))
     except InsufficientTierError as error:
         result = {"refused": str(error)}
     print(json.dumps(result))

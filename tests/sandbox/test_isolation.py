@@ -5,7 +5,7 @@ import asyncio
 from sandbox_helpers import HEALTHY
 
 # Each leaves a mark wherever it can and reports the marks of others that it finds.
-MARKS = '''
+MARKS = """
 import builtins, gc, json, os, random, re, string, sys, threading, typing
 
 
@@ -38,7 +38,7 @@ class MarkEnv:
 
     def step(self, action):
         return ",".join(marks()) or "clean", 1.0, True, False, {}
-'''
+"""
 # All that an instance can see of its surroundings but the clock, the randomness and its pid.
 SURROUNDINGS = """
 import os, sys, resource, signal, threading

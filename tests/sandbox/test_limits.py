@@ -58,14 +58,14 @@ def interpreter_for(user: int) -> str:
     pytest.skip("no Python 3.11 or newer that an ordinary user may execute on this machine")
 
 
-def outcome(folder, minimum=1, blocked=(), user=None):
+def outcome(folder, minimum=1, blocked=(), user=None, namespaces="shared"):
     command = [sys.executable, "-S"]
     extra = {}
     if user is not None and os.getuid() == 0:
         command[0] = interpreter_for(user)
         extra = {"user": user, "group": user, "extra_groups": []}
     done = subprocess.run(
-        [*command, "degraded_host.py", str(minimum), *map(str, blocked)],
+        [*command, "degraded_host.py", str(minimum), namespaces, *map(str, blocked)],
         cwd=folder,
         capture_output=True,
         text=True,
@@ -90,9 +90,17 @@ def test_attacks_fail_at_every_tier_from_one(readable_package, user, blocked, hi
         assert result["layers"][layer] == ""
 
 
+@pytest.mark.parametrize("user", [None, NOBODY])
+def test_attacks_fail_with_namespaces_of_their_own(readable_package, user):
+    result = outcome(readable_package, 1, (), user, "own")
+    assert result["outcomes"] == CONTAINED
+    pid_namespace = result["layers"]["pid_namespace"]
+    assert bool(result["layers"]["instance_namespaces"]) == bool(pid_namespace)
+
+
 def test_below_the_minimum_it_refuses_and_says_what_is_missing(readable_package):
     refused = outcome(readable_package, 3, UNSHARE)["refused"]
-    assert "sandbox tier 2 of 4" in refused
+    assert "sandbox tier 2 of 5" in refused
     assert "missing pid_namespace: unshare: Operation not permitted; to get it:" in refused
 
 

@@ -1,5 +1,5 @@
 # Kind: memory
-# Outcome: memory
+# Outcome: memory timeout
 class AttackEnv:
     def reset(self, seed=None):
         return "start", {}
