@@ -27,9 +27,9 @@ def get_config(variant: str = ""):
     agent.update(max_tokens=24, max_turns=10, max_episode_tokens=512)
     config.hints.update(temperature=0.3, top_p=1.0, max_tokens=48, words=30)
     config.corpus.max_tokens = 64
-    config.sampler.update(slots=64, context=1024)
+    config.sampler.update(slots=64, context=768)
     config.learner.update(
-        learning_rate=1e-4, row_length=1024, rows=4, remat=False, role_weighting="balanced"
+        learning_rate=1e-4, row_length=768, rows=1, remat=False, role_weighting="balanced"
     )
     config.checkpoint.update(every=1, keep=3)
     if variant in ("", "dense"):

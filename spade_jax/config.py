@@ -391,10 +391,10 @@ def _check(config: Config) -> None:
         f"{config.agent.max_episode_tokens} exceeds sampler.context = {config.sampler.context}",
     )
     require(
-        max(config.agent.max_episode_tokens, config.designer.max_tokens) <= learner.row_length,
+        config.sampler.context <= learner.row_length,
         "learner.row_length",
-        f"{learner.row_length} cannot hold the longest trajectory; raise it to "
-        "agent.max_episode_tokens and designer.max_tokens at least",
+        f"{learner.row_length} is less than sampler.context = {config.sampler.context}: a sampled "
+        "trajectory might not fit a row; raise it or lower the context",
     )
     require(
         config.designer.max_tokens < config.sampler.context,

@@ -60,7 +60,7 @@ async def train(settings: config.Config, workdir: Path, console: Console) -> Non
         records.drop_metrics_from(state.iteration)
 
         async with EnvironmentHost(settings.sandbox) as host:
-            console.print(host.report, highlight=False)
+            console.print(str(host.report), highlight=False, markup=False)
             native = NativeSampler(model, settings.sampler, settings.seed)
             sampler: Sampler = Waves(native) if settings.sampler.deterministic else native
             sampler.update(learner.params, state.iteration)

@@ -36,7 +36,7 @@ def test_defaults_are_valid_and_survive_a_round_trip():
         ({"schedule__active_skills": 7}, r"schedule\.active_skills: 7 of 6 skills"),
         ({"schedule__delay": 2}, r"schedule\.delay: 2 is less than schedule\.k = 4"),
         ({"agent__max_episode_tokens": 40000}, r"agent\.max_episode_tokens.*sampler\.context"),
-        ({"learner__row_length": 100}, r"learner\.row_length: 100 cannot hold"),
+        ({"learner__row_length": 100}, r"learner\.row_length: 100 is less than sampler\.context"),
         ({"designer__max_tokens": 32768}, r"designer\.max_tokens.*no room for a prompt"),
         ({"designer__temperature": 0.0}, r"designer\.temperature: must be above 0"),
         ({"learner__role_weighting": "balance"}, r"did you mean balanced"),

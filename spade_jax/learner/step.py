@@ -10,6 +10,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 from flax import nnx
 
 from spade_jax import config
@@ -53,7 +54,7 @@ class Learner:
             params = jax.device_put(params, sharding.shardings(params, mesh))
         # Copies: the caller's model must survive the donation of these.
         self.params = jax.tree.map(jnp.copy, params)
-        self._optimizer = optimizer.init(self.params)
+        self._optimizer = optimizer.init(self.params, settings)
         self._reference = jax.tree.map(jnp.copy, params) if settings.kl_coefficient else None
 
     def update(self, trajectories: Sequence[Trajectory]) -> dict[str, float]:
@@ -87,7 +88,7 @@ class Learner:
     @property
     def updates(self) -> int:
         """Optimizer steps made so far."""
-        return int(self._optimizer.count)
+        return optimizer.updates(self._optimizer)
 
     @property
     def state(self) -> Any:
@@ -174,7 +175,7 @@ def _accumulate(
 @functools.partial(jax.jit, static_argnums=0, donate_argnums=1)
 def _add_group(settings: config.Learner, total: Any, grads: Any) -> tuple[Any, jax.Array]:
     """``total`` and the gradient of one group, and the norm of the latter."""
-    norm = optimizer.global_norm(grads)
+    norm = optax.tree.norm(grads)
     if settings.role_weighting == "balanced":
         grads = optimizer.clip(grads, norm, settings.clip_norm)
     return jax.tree.map(jnp.add, total, grads), norm
@@ -185,12 +186,12 @@ def _apply(
     settings: config.Learner, params: Any, state: Any, grads: Any, learning_rate: jax.Array
 ) -> tuple[Any, Any, jax.Array]:
     """Parameters and state after a step, or as they were if the gradient is not finite."""
-    norm = optimizer.global_norm(grads)
+    norm = optax.tree.norm(grads)
     if settings.role_weighting == "paper":
         grads = optimizer.clip(grads, norm, settings.clip_norm)
     params, state = jax.lax.cond(
         jnp.isfinite(norm),
-        lambda: optimizer.adamw(params, grads, state, learning_rate, settings),
+        lambda: optimizer.move(params, grads, state, learning_rate, settings),
         lambda: (params, state),
     )
     return params, state, norm
