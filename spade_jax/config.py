@@ -201,6 +201,7 @@ class WarmStart:
     plays: int = setting(4000, "episodes of scripted players")
     hints: int = setting(800, "hint examples")
     steps: int = setting(300, "updates")
+    batch_tokens: int = setting(3600, "tokens of an update, prompts included")
     learning_rate: float = setting(3e-3, "peak rate, cosine decay")
     vocabulary: int = setting(2048, "tokens of the tokenizer made for a model from scratch")
     cache: str = setting("", "cache folder; empty = $XDG_CACHE_HOME/spade_jax")

@@ -1,0 +1,239 @@
+"""The supervised stage before self-play: teach once, keep the result, copy it into each run.
+
+The learner and the renderer are those of self-play, used for imitation. The result lies in the
+user's cache under a fingerprint of everything that decides it. A stage that was interrupted goes
+on from its last checkpoint.
+"""
+
+import asyncio
+import concurrent.futures
+import contextlib
+import dataclasses
+import fcntl
+import hashlib
+import json
+import math
+import os
+import pathlib
+import random
+import shutil
+import tempfile
+from collections.abc import Iterator, Sequence
+from typing import Any, Protocol
+
+from transformers import PreTrainedTokenizerFast
+
+from spade_jax import config
+from spade_jax.data import corpus
+from spade_jax.learner.checkpoint import Checkpoints
+from spade_jax.learner.packing import Trajectory
+from spade_jax.learner.step import Learner
+from spade_jax.models import huggingface, transformer
+from spade_jax.models.config import ModelConfig
+from spade_jax.sampling.rendering import Renderer
+from spade_jax.sandbox.host import EnvironmentHost
+from spade_jax.selfplay import prompts
+from spade_jax.warm_start import examples as examples_
+from spade_jax.warm_start import tokenizer as tokenizer_
+
+CHECKPOINT_EVERY = 50
+"""Updates between checkpoints of the stage."""
+
+
+class Progress(Protocol):
+    """What the stage tells of itself."""
+
+    def phase(self, name: str, total: int) -> None:
+        """A phase of ``total`` items begins."""
+        ...
+
+    def advance(self) -> None:
+        """One item is done."""
+        ...
+
+
+def taught(settings: config.Config, folder: pathlib.Path, progress: Progress) -> None:
+    """Puts the taught model and its tokenizer into ``folder``, which must not exist.
+
+    The folder is in Hugging Face format and appears complete or not at all.
+    """
+    place = cache_folder(settings) / fingerprint(settings)
+    place.mkdir(parents=True, exist_ok=True)
+    finished = place / "model"
+    with _lock(place / "lock"):
+        if not finished.exists():
+            _teach_into(finished, settings, place / "checkpoints", progress)
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    unfinished = pathlib.Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
+    shutil.copytree(finished, unfinished, dirs_exist_ok=True)
+    unfinished.rename(folder)
+
+
+def cache_folder(settings: config.Config) -> pathlib.Path:
+    """Where taught models are kept."""
+    if settings.warm_start.cache:
+        return pathlib.Path(settings.warm_start.cache)
+    home = os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache"
+    return pathlib.Path(home) / "spade_jax" / "warm_start"
+
+
+def fingerprint(settings: config.Config) -> str:
+    """Names everything that decides the result: settings, seed, and the texts of this package."""
+    decisive = {
+        "seed": settings.seed,
+        "model": dataclasses.asdict(settings.model),
+        "learner": dataclasses.asdict(settings.learner),
+        "warm_start": dataclasses.asdict(dataclasses.replace(settings.warm_start, cache="")),
+        "corpus": settings.corpus.source,
+        "skills": settings.schedule.skills,
+        "prompts": prompts.digest(settings.designer.prompts),
+        "request": [
+            settings.designer.difficulty,
+            settings.designer.prefill,
+            settings.agent.max_turns,
+            settings.hints.words,
+        ],
+    }
+    digest = hashlib.sha256(json.dumps(decisive, sort_keys=True).encode())
+    package = pathlib.Path(__file__).parent
+    for file in sorted(package.rglob("*.py")):
+        digest.update(file.read_bytes())
+    return digest.hexdigest()[:16]
+
+
+def teach(
+    learner: Learner,
+    lessons: Sequence[Trajectory],
+    settings: config.WarmStart,
+    seed: int,
+    progress: Progress,
+    checkpoints: Checkpoints | None = None,
+) -> list[float]:
+    """Imitation for ``settings.steps`` updates; loss of each update made here, nats per token.
+
+    With ``checkpoints`` the stage goes on after the newest one.
+    """
+    start = 0
+    if checkpoints is not None and (step := checkpoints.latest()) is not None:
+        learner.state, _ = checkpoints.restore(step, learner.state)
+        start = step
+    losses = []
+    progress.phase("teaching", settings.steps - start)
+    for step, batch in enumerate(batches(lessons, settings, seed)):
+        if step < start:
+            continue
+        metrics = learner.supervise(batch, learning_rate(step, settings))
+        losses.append(metrics["loss"])
+        progress.advance()
+        if checkpoints is not None and (step + 1) % CHECKPOINT_EVERY == 0:
+            checkpoints.save(step + 1, learner.state, {})
+    return losses
+
+
+def learning_rate(step: int, settings: config.WarmStart) -> float:
+    """Cosine decay to 0 after a linear warm-up over the first twentieth of the steps."""
+    warm = (step + 1) / max(1, settings.steps // 20)
+    return settings.learning_rate * min(warm, (1 + math.cos(math.pi * step / settings.steps)) / 2)
+
+
+def batches(
+    lessons: Sequence[Trajectory], settings: config.WarmStart, seed: int
+) -> Iterator[list[Trajectory]]:
+    """``settings.steps`` batches of about ``settings.batch_tokens`` tokens.
+
+    All lessons are seen once in each pass, in an order that is drawn anew for each pass.
+    """
+    rng = random.Random(seed)
+    waiting: list[int] = []
+    for _ in range(settings.steps):
+        batch: list[Trajectory] = []
+        tokens = 0
+        while True:
+            if not waiting:
+                waiting = rng.sample(range(len(lessons)), len(lessons))
+            lesson = lessons[waiting[-1]]
+            if batch and tokens + len(lesson.tokens) > settings.batch_tokens:
+                break
+            batch.append(lesson)
+            tokens += len(lesson.tokens)
+            waiting.pop()
+        yield batch
+
+
+def lessons(examples: Sequence[examples_.Example], renderer: Renderer) -> list[Trajectory]:
+    """Examples as the learner sees them; every trained token counts the same.
+
+    In examples that show programs the prompt is learnt too: it costs nothing more, and an exemplar
+    is as good a program as the reply.
+    """
+    made = []
+    for example in examples:
+        item = examples_.tokenize(example, renderer)
+        trained = item.trained
+        if example.kind != "play":
+            trained = [False] + [True] * (len(item.tokens) - 1)
+        weight = float(sum(trained))
+        made.append(Trajectory(item.tokens, trained, [0.0] * len(trained), 0.0, weight=weight))
+    return made
+
+
+def _teach_into(
+    folder: pathlib.Path, settings: config.Config, checkpoints: pathlib.Path, progress: Progress
+) -> None:
+    progress.phase("writing examples", 1)
+    examples = _in_new_loop(_examples(settings))
+    progress.advance()
+    model, tokenizer = initial(settings, examples)
+    learner = Learner(model, imitation(settings.learner), ("lessons",))
+    made = lessons(examples, Renderer(tokenizer))
+    with Checkpoints(checkpoints, keep=1) as kept:
+        teach(learner, made, settings.warm_start, settings.seed, progress, kept)
+    huggingface.save(folder, model.config, learner.params, tokenizer)
+    shutil.rmtree(checkpoints)
+
+
+async def _examples(settings: config.Config) -> list[examples_.Example]:
+    documents = corpus.load(settings.corpus.source or "pydoc", settings.seed).documents
+    async with EnvironmentHost(settings.sandbox) as host:
+        return await examples_.build(settings, documents, host)
+
+
+def _in_new_loop(work: Any) -> Any:
+    """Result of a coroutine, whether or not the caller already runs in an event loop."""
+    with concurrent.futures.ThreadPoolExecutor(1) as executor:
+        return executor.submit(asyncio.run, work).result()
+
+
+def initial(
+    settings: config.Config, examples: Sequence[examples_.Example]
+) -> tuple[transformer.Transformer, PreTrainedTokenizerFast]:
+    """The model to be taught, with a tokenizer made for the examples if it starts from nothing."""
+    texts = (
+        f"{message['role']}\n{message['content']}"
+        for example in examples
+        for message in example.messages
+    )
+    tokenizer = tokenizer_.train(texts, settings.warm_start.vocabulary)
+    architecture = {
+        **settings.model.architecture,
+        "vocab_size": len(tokenizer),
+        "eos_token_id": tokenizer.eos_token_id,
+        "pad_token_id": tokenizer.pad_token_id,
+    }
+    return (
+        transformer.build(ModelConfig.from_hf(architecture), settings.model, settings.seed),
+        tokenizer,
+    )
+
+
+def imitation(settings: config.Learner) -> config.Learner:
+    """The learner's settings for this stage: one clip, no reference."""
+    return dataclasses.replace(settings, role_weighting="paper", kl_coefficient=0.0)
+
+
+@contextlib.contextmanager
+def _lock(path: pathlib.Path) -> Iterator[None]:
+    """Keeps two runs from teaching the same model at once."""
+    with path.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
