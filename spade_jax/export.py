@@ -15,7 +15,7 @@ from flax import nnx
 from spade_jax import config as settings_
 from spade_jax.models import huggingface, loading
 from spade_jax.models.config import ModelConfig, ModelError
-from spade_jax.models.transformer import build
+from spade_jax.models.transformer import abstract
 
 _WORKDIR = flags.DEFINE_string("workdir", "", "Run directory.")
 _OUT = flags.DEFINE_string("out", "", "Folder to write; must not exist.")
@@ -54,13 +54,13 @@ def read_run(workdir: pathlib.Path, step: int | None) -> tuple[ModelConfig, nnx.
     from spade_jax.learner.checkpoint import Checkpoints
 
     config = huggingface.read_config(workdir / "model")
-    abstract = nnx.state(nnx.eval_shape(lambda: build(config, settings_.Model(), 0)))
+    like = nnx.state(abstract(config, settings_.Model()))
     tokenizer = loading.load_tokenizer(str(workdir / "model"))
     with Checkpoints(workdir / "checkpoints", keep=1) as checkpoints:
         step = checkpoints.latest() if step is None else step
         if step is None:
             raise ModelError(f"{workdir / 'checkpoints'} holds no complete checkpoint")
-        arrays, _ = checkpoints.restore(step, {"params": abstract})
+        arrays, _ = checkpoints.restore(step, {"params": like})
     return config, arrays["params"], tokenizer
 
 
