@@ -1,13 +1,14 @@
 """Checkpoints in the Hugging Face layout: a folder of safetensors files and ``config.json``."""
 
 import dataclasses
+import functools
 import json
 import math
 import os
 import pathlib
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import jax
@@ -17,15 +18,16 @@ import safetensors.numpy
 from flax import nnx
 
 from spade_jax import config as settings_
+from spade_jax.models import sharding
 from spade_jax.models.config import ModelConfig, ModelError
-from spade_jax.models.transformer import Transformer, build
+from spade_jax.models.transformer import Transformer, abstract
 
 INDEX = "model.safetensors.index.json"
 SINGLE = "model.safetensors"
 
 # Parameter path -> tensor name and how many of our leading axes are inputs. Their matrices are
 # [outputs, inputs]; None is a matrix stored alike, 0 a vector.
-_TOP = {
+_TOP: dict[tuple[str, ...], tuple[str, int | None]] = {
     ("embedding",): ("model.embed_tokens.weight", None),
     ("norm",): ("model.norm.weight", 0),
     ("output",): ("lm_head.weight", None),
@@ -86,7 +88,7 @@ class Tensor:
 
 def tensors(config: ModelConfig, state: nnx.State) -> Iterator[Tensor]:
     """All tensors of a checkpoint of this model, in the order of layers."""
-    shapes = {path: variable.shape for path, variable in nnx.to_flat_state(state)}
+    shapes = {path: variable.shape for path, variable in _variables(state).items()}
     for path, (name, inputs) in _TOP.items():
         if path in shapes:
             yield Tensor(name, path, (), shapes[path], inputs)
@@ -127,72 +129,90 @@ def read_config(folder: str | os.PathLike) -> ModelConfig:
 
 
 def load(
-    folder: str | os.PathLike, settings: settings_.Model, shardings: Any = None
+    folder: str | os.PathLike, settings: settings_.Model, mesh: jax.sharding.Mesh | None = None
 ) -> Transformer:
     """The model in a folder, weights cast to ``settings.parameter_dtype``.
 
     Each process reads only the tensors that its devices hold a part of.
 
     Args:
-      shardings: NamedSharding of each parameter (:func:`spade_jax.models.sharding.shardings`), or
-        None for the default device.
+      mesh: where weights are placed; None is the default device.
 
     Raises:
-      ModelError: a file or tensor is missing, damaged, unexpected or of the wrong shape.
+      ModelError: the weights do not divide over the mesh, or a file or tensor is missing, damaged,
+        unexpected or of the wrong shape.
     """
     config = read_config(folder)
-    graph, state = nnx.split(nnx.eval_shape(lambda: build(config, settings, 0)))
-    source, by_path = _Files(pathlib.Path(folder)), {}
+    graph, state = nnx.split(abstract(config, settings))
+    source = _Files(pathlib.Path(folder))
+    by_path: dict[tuple[str, ...], dict[tuple[int, ...], Tensor]] = {}
     for tensor in tensors(config, state):
         source.check(tensor)
         by_path.setdefault(tensor.path, {})[tensor.index] = tensor
     source.check_all_used({t.name for group in by_path.values() for t in group.values()}, config)
     return nnx.merge(
-        graph, fill(state, lambda path, index: source.read(by_path[path][index]), shardings)
+        graph, fill(state, lambda path, index: source.read(by_path[path][index]), mesh)
     )
 
 
-def fill(state: nnx.State, read: Any, shardings: Any = None) -> nnx.State:
-    """An abstract state made real.
+def fill(
+    state: nnx.State,
+    read: Callable[[tuple[str, ...], tuple[int, ...]], np.ndarray],
+    mesh: jax.sharding.Mesh | None = None,
+) -> nnx.State:
+    """An abstract state made real on a mesh, in its own dtypes.
 
     Args:
       read: (path, leading indices) -> array of one slice of that parameter.
     """
-    placed = dict(nnx.to_flat_state(shardings)) if shardings is not None else {}
-    default = jax.sharding.SingleDeviceSharding(jax.devices()[0])
+    placed = {} if mesh is None else _variables(sharding.shardings(state, mesh))
+    default = jax.sharding.SingleDeviceSharding(jax.local_devices()[0])
     filled = []
-    for path, variable in nnx.to_flat_state(state):
-        leading = _leading(path, variable)
+    for path, variable in _variables(state).items():
+        axes = variable.get_metadata("axes")
+        leading = sum(axis in ("layers", "expert") for axis in axes)
 
-        def part(index: tuple[slice, ...], path=path, variable=variable, leading=leading):
-            return _assemble(lambda i: read(path, i), variable.shape, leading, index).astype(
-                variable.dtype
-            )
+        def part(
+            index: Any,
+            path: tuple[str, ...] = path,
+            variable: nnx.Variable = variable,
+            leading: int = leading,
+        ) -> np.ndarray:
+            value = _assemble(functools.partial(read, path), variable.shape, leading, index)
+            return value.astype(variable.dtype)
 
-        sharding = placed[path] if path in placed else default
-        if isinstance(sharding, nnx.Variable):
-            sharding = sharding[...]
-        value = jax.make_array_from_callback(variable.shape, sharding, part)
+        place: Any = placed[path].get_value() if placed else default
+        value = jax.make_array_from_callback(variable.shape, place, part)
         filled.append((path, variable.replace(value)))
     return nnx.from_flat_state(filled)
 
 
-def _leading(path: tuple[str, ...], variable: nnx.Variable) -> int:
-    """How many leading axes of a parameter are spread over tensors: layers and experts."""
-    return sum(axis in ("layers", "expert") for axis in variable.get_metadata("axes"))
+def _variables(state: nnx.State) -> dict[tuple[str, ...], nnx.Variable]:
+    return {tuple(map(str, path)): variable for path, variable in nnx.to_flat_state(state)}
 
 
-def _assemble(read: Any, shape: tuple[int, ...], leading: int, index: tuple[slice, ...]) -> Any:
+def _assemble(
+    read: Callable[[tuple[int, ...]], np.ndarray],
+    shape: tuple[int, ...],
+    leading: int,
+    index: tuple[slice, ...],
+) -> np.ndarray:
     """The part ``index`` of a parameter, from its slices along the first ``leading`` axes."""
     if not leading:
         return read(())[index]
     start, stop, _ = index[0].indices(shape[0])
     return np.stack(
         [
-            _assemble(lambda rest, i=i: read((i, *rest)), shape[1:], leading - 1, index[1:])
+            _assemble(functools.partial(_read_below, read, i), shape[1:], leading - 1, index[1:])
             for i in range(start, stop)
         ]
     )
+
+
+def _read_below(
+    read: Callable[[tuple[int, ...]], np.ndarray], first: int, rest: tuple[int, ...]
+) -> np.ndarray:
+    return read((first, *rest))
 
 
 class _Files:
@@ -296,10 +316,23 @@ def save(
         raise
 
 
+def with_tokens(config: ModelConfig, tokenizer: Any) -> ModelConfig:
+    """The config with special ids that it leaves open taken from the tokenizer."""
+    if tokenizer is None:
+        return config
+    eos = () if tokenizer.eos_token_id is None else (tokenizer.eos_token_id,)
+    return dataclasses.replace(
+        config,
+        bos_token=tokenizer.bos_token_id if config.bos_token is None else config.bos_token,
+        eos_tokens=config.eos_tokens or eos,
+        pad_token=tokenizer.pad_token_id if config.pad_token is None else config.pad_token,
+    )
+
+
 def _write_weights(
     folder: pathlib.Path, config: ModelConfig, params: nnx.State, dtype: str, shard_bytes: int
 ) -> None:
-    variables = dict(nnx.to_flat_state(params))
+    variables = _variables(params)
     shards: list[list[Tensor]] = [[]]
     size = total = 0
     for tensor in tensors(config, params):

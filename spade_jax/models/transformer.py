@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from flax import nnx
 
 from spade_jax import config as settings_
-from spade_jax.models import attention, moe, rope
+from spade_jax.models import attention, moe, rope, sharding
 from spade_jax.models.config import ModelConfig
 
 Axes = tuple[str | None, ...]
@@ -40,6 +40,7 @@ class Block(nnx.Module):
         self.config = config
         self.dtype = jnp.dtype(settings.compute_dtype)
         self.attention_kernel = settings.attention
+        self.experts_kernel = settings.experts
         n, d, h, k, c = (
             config.layers,
             config.hidden,
@@ -111,13 +112,12 @@ class Block(nnx.Module):
         gate, up, down = map(self._weight, (self.gate, self.up, self.down))
         if not self.config.experts:
             return h_btd + (jax.nn.silu(x_btd @ gate) * (x_btd @ up)) @ down
-        x_nd = x_btd.reshape(-1, x_btd.shape[-1])
-        weight_nk, expert_nk = moe.route(
-            x_nd, self.router[...], self.config.experts_per_token, self.config.expert_renormalise
+        weight_btk, expert_btk = moe.route(
+            x_btd, self.router[...], self.config.experts_per_token, self.config.expert_renormalise
         )
-        expert_nk = jnp.where(valid_bt.reshape(-1, 1), expert_nk, self.config.experts)
-        o_nd = moe.experts(x_nd, weight_nk, expert_nk, gate, up, down)
-        return h_btd + o_nd.reshape(h_btd.shape)
+        expert_btk = jnp.where(valid_bt[..., None], expert_btk, self.config.experts)
+        o_btd = moe.mixture(x_btd, weight_btk, expert_btk, gate, up, down, self.experts_kernel)
+        return h_btd + o_btd.astype(h_btd.dtype)
 
     def _weight(self, parameter: nnx.Param) -> jax.Array:
         return parameter[...].astype(self.dtype)
@@ -154,11 +154,13 @@ class Transformer(nnx.Module):
         graph, stacked = nnx.split(self.layers)
 
         def body(h_btd, layer):
-            return nnx.merge(graph, layer)(h_btd, position_bt, segment_bt), None
+            h_btd = nnx.merge(graph, layer)(h_btd, position_bt, segment_bt)
+            return sharding.constrain(h_btd, "batch", "length", None), None
 
         if self.remat:
             body = jax.checkpoint(body, prevent_cse=False)
-        h_btd, _ = jax.lax.scan(body, self.embed(token_bt), stacked)
+        h_btd = sharding.constrain(self.embed(token_bt), "batch", "length", None)
+        h_btd, _ = jax.lax.scan(body, h_btd, stacked)
         return self.final_norm(h_btd)
 
     def head(self) -> jax.Array:
@@ -172,22 +174,40 @@ class Transformer(nnx.Module):
 
     def embed(self, token_bt: jax.Array) -> jax.Array:
         """h_btd in compute dtype."""
-        return self.embedding[...][token_bt].astype(self.dtype)
+        # Gathering the table over fsdp first is one all-gather; looked up while split on the model
+        # axis, the partitioner would replicate the activations.
+        table_vd = sharding.constrain(self.embedding[...], "vocabulary", None)
+        return table_vd[token_bt].astype(self.dtype)
 
     def final_norm(self, h_btd: jax.Array) -> jax.Array:
         """The norm before the head."""
         return _rms_norm(h_btd, self.norm, self.config.rms_epsilon)
 
 
+def abstract(config: ModelConfig, settings: settings_.Model, remat: bool = False) -> Transformer:
+    """The model with shapes for weights, made in no time and no memory."""
+    return nnx.eval_shape(lambda: Transformer(config, settings, 0, remat))
+
+
 def build(
-    config: ModelConfig, settings: settings_.Model, seed: int, remat: bool = False
+    config: ModelConfig,
+    settings: settings_.Model,
+    seed: int,
+    remat: bool = False,
+    mesh: jax.sharding.Mesh | None = None,
 ) -> Transformer:
     """A model with random weights: normal matrices of std ``initial_std``, unit norms, no biases.
 
     Args:
       remat: recompute each layer in the backward pass.
+      mesh: where weights are made, each device its own part; None is the default device.
     """
-    return Transformer(config, settings, seed, remat)
+    graph, shapes = nnx.split(abstract(config, settings, remat))
+    make = jax.jit(
+        lambda: nnx.state(Transformer(config, settings, seed, remat)),
+        out_shardings=None if mesh is None else sharding.shardings(shapes, mesh),
+    )
+    return nnx.merge(graph, make())
 
 
 def _rms_norm(x: jax.Array, scale: nnx.Param, epsilon: float) -> jax.Array:
