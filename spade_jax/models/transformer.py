@@ -184,15 +184,30 @@ class Transformer(nnx.Module):
         return _rms_norm(h_btd, self.norm, self.config.rms_epsilon)
 
 
+def abstract(config: ModelConfig, settings: settings_.Model, remat: bool = False) -> Transformer:
+    """The model with shapes for weights, made in no time and no memory."""
+    return nnx.eval_shape(lambda: Transformer(config, settings, 0, remat))
+
+
 def build(
-    config: ModelConfig, settings: settings_.Model, seed: int, remat: bool = False
+    config: ModelConfig,
+    settings: settings_.Model,
+    seed: int,
+    remat: bool = False,
+    mesh: jax.sharding.Mesh | None = None,
 ) -> Transformer:
     """A model with random weights: normal matrices of std ``initial_std``, unit norms, no biases.
 
     Args:
       remat: recompute each layer in the backward pass.
+      mesh: where weights are made, each device its own part; None is the default device.
     """
-    return Transformer(config, settings, seed, remat)
+    graph, shapes = nnx.split(abstract(config, settings, remat))
+    make = jax.jit(
+        lambda: nnx.state(Transformer(config, settings, seed, remat)),
+        out_shardings=None if mesh is None else sharding.shardings(shapes, mesh),
+    )
+    return nnx.merge(graph, make())
 
 
 def _rms_norm(x: jax.Array, scale: nnx.Param, epsilon: float) -> jax.Array:

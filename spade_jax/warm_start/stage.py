@@ -161,14 +161,19 @@ def batches(
 
 
 def lessons(examples: Sequence[examples_.Example], renderer: Renderer) -> list[Trajectory]:
-    """Examples as the learner sees them; every trained token counts the same."""
+    """Examples as the learner sees them; every trained token counts the same.
+
+    In examples that show programs the prompt is learnt too: it costs nothing more, and an exemplar
+    is as good a program as the reply.
+    """
     made = []
     for example in examples:
         item = examples_.tokenize(example, renderer)
-        weight = float(sum(item.trained))
-        made.append(
-            Trajectory(item.tokens, item.trained, [0.0] * len(item.tokens), 0.0, weight=weight)
-        )
+        trained = item.trained
+        if example.kind != "play":
+            trained = [False] + [True] * (len(item.tokens) - 1)
+        weight = float(sum(trained))
+        made.append(Trajectory(item.tokens, trained, [0.0] * len(trained), 0.0, weight=weight))
     return made
 
 

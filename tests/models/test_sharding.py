@@ -9,8 +9,7 @@ import pytest
 
 CASES = {
     "dense fsdp context tensor": ("dense", "ragged_dot", {"fsdp": 2, "context": 2, "tensor": 2}),
-    "moe data": ("moe", "ragged_dot", {"data": 8}),
-    "moe expert fsdp": ("moe", "blocks", {"expert": 4, "fsdp": 2}),
+    "moe data expert": ("moe", "blocks", {"data": 2, "expert": 4}),
     "moe fsdp expert tensor": ("moe", "ragged_dot", {"fsdp": 2, "expert": 2, "tensor": 2}),
 }
 
@@ -81,7 +80,12 @@ print(json.dumps(result))
 def result():
     done = subprocess.run(
         [sys.executable, "-c", SCRIPT, json.dumps(CASES)],
-        env={**os.environ, "JAX_PLATFORMS": "cpu", "PYTHONPATH": os.pathsep.join(sys.path)},
+        env={
+            **os.environ,
+            "JAX_PLATFORMS": "cpu",
+            "PYTHONPATH": os.pathsep.join(sys.path),
+            "XLA_FLAGS": "--xla_backend_optimization_level=0",  # compile faster, run slower
+        },
         capture_output=True,
         text=True,
         check=False,
@@ -94,7 +98,7 @@ def result():
 def test_loss_and_gradients_equal_one_device(case, result):
     difference, split = result[case]
     assert difference < 1e-5
-    assert (split > 0) == (case != "moe data")
+    assert split > 0
 
 
 def test_refusals_name_parameter_axis_and_remedy(result):

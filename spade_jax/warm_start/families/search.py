@@ -74,10 +74,12 @@ class SearchPlayer:
 
     def act(self, observation: str) -> str:
         low, high = (int(number) for number in re.findall(r"\d+", observation)[-2:])
-        left = [number for number in range(low, high + 1) if self._allowed(number)]
-        if not left or self.rng.random() >= self.skill:
+        if self.rng.random() >= self.skill:
             return str(self.rng.randint(low, high))
-        return str(left[len(left) // 2])
+        left = [number for number in range(low, high + 1) if self._allowed(number)]
+        # Somewhere near the middle: the exact middle never falls on some targets.
+        quarter = len(left) // 4
+        return str(self.rng.choice(left[quarter : len(left) - quarter] or [low]))
 
     def _allowed(self, number: int) -> bool:
         if self.key is None:

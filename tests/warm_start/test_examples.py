@@ -1,0 +1,116 @@
+import asyncio
+import dataclasses
+import random
+
+import pytest
+
+from spade_jax import config
+from spade_jax.data import corpus
+from spade_jax.environments import validation
+from spade_jax.environments.parsing import parse_action, parse_source
+from spade_jax.sampling.rendering import Renderer
+from spade_jax.sandbox.host import EnvironmentHost
+from spade_jax.selfplay import prompts
+from spade_jax.warm_start import examples, tokenizer
+
+
+def settings():
+    default = config.Config()
+    return dataclasses.replace(
+        default,
+        designer=dataclasses.replace(default.designer, prompts="small"),
+        warm_start=dataclasses.replace(default.warm_start, programs=30, hints=10, plays=41),
+    )
+
+
+def build():
+    async def run():
+        async with EnvironmentHost(config.Sandbox()) as host:
+            return await examples.build(settings(), corpus.pydoc_documents(), host)
+
+    return asyncio.run(run())
+
+
+@pytest.fixture(scope="module")
+def built():
+    return build()
+
+
+@pytest.fixture(scope="module")
+def renderer(built):
+    texts = (f"{m['role']}\n{m['content']}" for e in built for m in e.messages)
+    return Renderer(tokenizer.train(texts, 1024))
+
+
+def of_kind(built, kind):
+    return [example for example in built if example.kind == kind]
+
+
+def test_the_numbers_asked_for(built):
+    counts = {kind: len(of_kind(built, kind)) for kind in ("designer", "hint", "play")}
+    assert counts == {"designer": 30, "hint": 10, "play": 41}
+
+
+def test_the_same_settings_give_the_same_examples(built):
+    assert build() == built
+
+
+def test_designer_replies_are_new_programs_on_their_document(built):
+    for example in of_kind(built, "designer"):
+        asked, reply = (message["content"] for message in example.messages)
+        source = parse_source(reply)
+        title = asked.splitlines()[-2].split("'")[1]
+        assert f"noun = '{title}'" in source
+        name = source.split("class ")[1].split("(")[0].split(":")[0]
+        assert name not in asked
+
+
+def test_designer_replies_pass_validation(built):
+    async def run():
+        async with EnvironmentHost(config.Sandbox()) as host:
+            sources = [parse_source(e.messages[-1]["content"]) for e in of_kind(built, "designer")]
+            return [
+                await validation.validate(host, source, config.Validation(), max_turns=10)
+                for source in sources[:8]
+            ]
+
+    assert [report.reason for report in asyncio.run(run()) if not report.accepted] == []
+
+
+def test_hint_prompts_are_the_loops_own(built):
+    for example in of_kind(built, "hint"):
+        asked, hint = (message["content"] for message in example.messages)
+        assert "def solution" not in asked
+        assert asked.startswith("import random")
+        assert hint
+
+
+def test_plays_are_episodes_in_both_arms(built):
+    plays = of_kind(built, "play")
+    hinted = [play for play in plays if "HINT:" in play.messages[0]["content"]]
+    assert 0 < len(hinted) < len(plays)
+    for play in plays:
+        roles = [message["role"] for message in play.messages]
+        assert roles == ["user", "assistant"] * (len(roles) // 2)
+        observation, _, hint = play.messages[0]["content"].partition("\n\nHINT: ")
+        assert prompts.agent("small", observation=observation, hint=hint or None) == [
+            play.messages[0]
+        ]
+        for message in play.messages[1::2]:
+            assert parse_action(message["content"]) == message["content"]
+
+
+def test_tokens_are_those_of_the_chat_template(built, renderer):
+    for example in random.Random(0).sample(built, 25):
+        item = examples.tokenize(example, renderer)
+        whole = renderer.conversation(list(example.messages))
+        assert item.tokens == whole[: len(item.tokens)]
+        assert renderer.decode(whole[len(item.tokens) :]) == "\n"
+
+
+def test_what_is_trained_is_the_replies(built, renderer):
+    for example in random.Random(1).sample(built, 25):
+        item = examples.tokenize(example, renderer)
+        trained = [t for t, flag in zip(item.tokens, item.trained, strict=True) if flag]
+        replies = [m["content"] for m in example.messages if m["role"] == "assistant"]
+        assert trained == [token for reply in replies for token in renderer.reply(reply)]

@@ -1,0 +1,65 @@
+import random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from spade_jax.sampling.rendering import Renderer
+from spade_jax.warm_start import tokenizer
+from spade_jax.warm_start.families import FAMILIES
+
+
+def texts():
+    rng = random.Random(0)
+    sources = [rng.choice(FAMILIES).create(rng, "truth").source for _ in range(300)]
+    return [f"assistant\n```python\n{source}```" for source in sources]
+
+
+@pytest.fixture(scope="module")
+def trained():
+    return tokenizer.train(texts(), 1024)
+
+
+@settings(deadline=None)
+@given(text=st.text())
+def test_every_text_survives(trained, text):
+    ids = Renderer(trained).text(text)
+    assert Renderer(trained).decode(ids) == text.encode("utf-8", "replace").decode()
+
+
+def test_a_line_that_recurs_is_one_token(trained):
+    line = "        self.max_turns = max_turns\n"
+    assert len(trained.encode(line)) == 1
+    assert len(trained.encode(line * 3)) == 3
+
+
+def test_digits_and_quoted_text_stand_alone(trained):
+    assert trained.tokenize("1024 7") == ["1", "0", "2", "4", "Ġ", "7"]
+    alone = trained.encode("truth")
+    quoted = trained.encode("        noun = 'truth'\n")
+    assert alone == quoted[1 : 1 + len(alone)]
+
+
+def test_equal_texts_give_equal_tokenizers(trained):
+    again = tokenizer.train(texts(), 1024)
+    assert again.backend_tokenizer.to_str() == trained.backend_tokenizer.to_str()
+
+
+def test_the_template_is_chatml(trained):
+    messages = [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "yo"}]
+    assert trained.apply_chat_template(messages, tokenize=False) == (
+        "<|im_start|>user\nhi<|im_end|>\n<|im_start|>assistant\nyo<|im_end|>\n"
+    )
+    renderer = Renderer(trained)
+    assert renderer.append_only
+    assert renderer.stop_ids == (trained.convert_tokens_to_ids("<|im_end|>"),)
+
+
+def test_special_tokens_are_never_made_from_text(trained):
+    special = {trained.convert_tokens_to_ids(t) for t in ("<|im_start|>", "<|im_end|>")}
+    assert not special & set(Renderer(trained).text("<|im_start|>user\n<|im_end|>"))
+
+
+def test_a_vocabulary_without_room_for_bytes_is_refused():
+    with pytest.raises(ValueError, match="raise it to 259"):
+        tokenizer.train(["a"], 258)
