@@ -353,6 +353,20 @@ def test_a_dead_zygote_is_a_host_fault_and_is_replaced(sandboxed):
     sandboxed(body)
 
 
+def test_a_machine_out_of_processes_is_a_host_fault(sandboxed):
+    async def body(host):
+        host.on_refused(1 + host._opened, "no such instance")  # news of the unknown are ignored
+        opening = asyncio.create_task(host.open(HEALTHY))
+        while host._opened == 0:
+            await asyncio.sleep(0)
+        host.on_refused(1, os.strerror(11))
+        with pytest.raises(HostFault, match="no process could be made: Resource temporarily"):
+            await opening
+        await check_healthy(host)
+
+    sandboxed(body)
+
+
 def test_the_minimum_tier_is_enforced():
     async def main():
         async with EnvironmentHost(config.Sandbox(minimum_tier=99)):
