@@ -212,6 +212,11 @@ class EnvironmentHost:
         if instance in self._instances:
             self._instances[instance].on_forked()
 
+    def on_refused(self, instance: int, reason: str) -> None:
+        """Listener of the zygote."""
+        if instance in self._instances:
+            self._instances[instance].on_lost(f"no process could be made: {reason}")
+
     def on_reaped(self, instance: int, status: int) -> None:
         """Listener of the zygote."""
         if instance in self._instances:

@@ -3,6 +3,7 @@
 import asyncio
 import collections
 import json
+import os
 import pathlib
 import socket
 import subprocess
@@ -11,7 +12,7 @@ import typing
 
 import spade_jax
 from spade_jax.sandbox import limits
-from spade_jax.sandbox.commands import COMMAND, EVENT, FORK, FORKED, KILL, REPORT_BYTES
+from spade_jax.sandbox.commands import COMMAND, EVENT, FORK, FORKED, KILL, REFUSED, REPORT_BYTES
 from spade_jax.sandbox.faults import HostFault
 
 if typing.TYPE_CHECKING:
@@ -36,6 +37,9 @@ class Listener(typing.Protocol):
 
     def on_forked(self, instance: int) -> None:
         """The child of ``instance`` lives."""
+
+    def on_refused(self, instance: int, reason: str) -> None:
+        """No child could be made for ``instance``."""
 
     def on_reaped(self, instance: int, status: int) -> None:
         """The child of ``instance`` is gone; ``status`` as of waitpid."""
@@ -153,6 +157,8 @@ class ZygoteProcess:
             event, instance, status = EVENT.unpack(message)
             if event == FORKED:
                 self._listener.on_forked(instance)
+            elif event == REFUSED:
+                self._listener.on_refused(instance, os.strerror(status))
             else:
                 self._listener.on_reaped(instance, status)
 

@@ -18,7 +18,7 @@ import socket
 import sys
 
 from spade_jax.sandbox import child, enclosure, limits, prelude, seccomp, wire
-from spade_jax.sandbox.commands import COMMAND, EVENT, FORK, FORKED, REAPED, REPORT_BYTES
+from spade_jax.sandbox.commands import COMMAND, EVENT, FORK, FORKED, REAPED, REFUSED, REPORT_BYTES
 
 CHILD_SOCKET = 3
 # A game of ours, played in the zygote until caches are filled and bytecode has specialised: pages
@@ -115,9 +115,15 @@ class Zygote:
 
     def _fork(self, instance: int, descriptor: int) -> None:
         slot = heapq.heappop(self._free_slots) if self._free_slots else len(self._children)
-        if self._namespaces is not None:
-            self._namespaces.before_fork()
-        pid = os.fork()
+        try:
+            if self._namespaces is not None:
+                self._namespaces.before_fork()
+            pid = os.fork()
+        except OSError as error:  # the machine is out of memory or processes
+            heapq.heappush(self._free_slots, slot)
+            os.close(descriptor)
+            self._control.send(EVENT.pack(REFUSED, instance, error.errno))
+            return
         if pid == 0:
             self._become_child(descriptor, slot)
         os.close(descriptor)

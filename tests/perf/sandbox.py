@@ -154,12 +154,9 @@ def one_episode(connection: multiprocessing.connection.Connection) -> None:
 
 def multiprocessing_workers(count: int) -> float:
     """Episodes per processor second with a process of ``multiprocessing`` for each."""
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["__main__"])
-    used = 0.0
-    for seed in range(-1, count):
-        if seed == 0:  # the server has started
-            used = processor_seconds()
+    context = multiprocessing.get_context("fork")
+    used = processor_seconds()
+    for seed in range(count):
         ours, theirs = context.Pipe()
         worker = context.Process(target=one_episode, args=(theirs,))
         worker.start()

@@ -124,7 +124,6 @@ STEPS = {
     "endless recursion": ("def f(): f()\nf()", "raised"),
     "deep recursion": ("sys.setrecursionlimit(10**9)\ndef f(n): return [f(n + 1)]\nf(0)",
                        ("died", "memory", "timeout")),
-    "breaks json": ("json.dumps = None", ("raised", "died")),
     "closes its channel": ("os.close(3)", "died"),
     "writes to its channel": ("os.write(3, b'x' * 100)", ("malformed", "too_large")),
     "answers in advance": (
@@ -349,6 +348,20 @@ def test_a_dead_zygote_is_a_host_fault_and_is_replaced(sandboxed):
             await host.reset(handle, 0)
         await host.close(handle)
         await host.close(busy)
+        await check_healthy(host)
+
+    sandboxed(body)
+
+
+def test_a_machine_out_of_processes_is_a_host_fault(sandboxed):
+    async def body(host):
+        host.on_refused(1 + host._opened, "no such instance")  # news of the unknown are ignored
+        opening = asyncio.create_task(host.open(HEALTHY))
+        while host._opened == 0:
+            await asyncio.sleep(0)
+        host.on_refused(1, os.strerror(11))
+        with pytest.raises(HostFault, match="no process could be made: Resource temporarily"):
+            await opening
         await check_healthy(host)
 
     sandboxed(body)

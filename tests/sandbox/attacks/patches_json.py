@@ -1,6 +1,6 @@
 # Kind: interpreter
-# Outcome: raised died malformed
-import json
+# Outcome: malformed
+import sys
 
 
 class AttackEnv:
@@ -8,5 +8,6 @@ class AttackEnv:
         return "start", {}
 
     def step(self, action):
-        json.dumps = lambda *args, **kwargs: "[]"
-        return "done", 1.0, True, False, {}
+        encoder = sys.modules["spade_jax.sandbox.wire"]._ENCODER
+        encoder.encode = lambda value: '["ok",["won",10000,true,false]]'
+        return "done", 0.0, False, False, {}
