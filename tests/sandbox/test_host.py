@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import os
 import signal
+import time
 
 import pytest
 from sandbox_helpers import HEALTHY, check_healthy, descendants
@@ -287,6 +288,41 @@ def test_a_cancelled_call_kills_the_child(sandboxed):
         await check_healthy(host)
 
     sandboxed(body)
+
+
+def test_an_answer_that_lies_ready_is_in_time(sandboxed):
+    """Whatever else kept the loop busy for longer than the deadline is not the child's fault."""
+
+    async def body(host):
+        handle = await host.open(HEALTHY)
+        call = asyncio.create_task(host.reset(handle, 3))
+        await asyncio.sleep(0)
+        time.sleep(1.0)
+        assert (await call).startswith("seed 3")
+        await host.close(handle)
+
+    sandboxed(body, step_timeout=0.5)
+
+
+def test_processor_time_is_limited_over_all_calls(sandboxed):
+    source = bad_step(
+        "end = time.process_time() + 0.4\nwhile time.process_time() < end: pass\n"
+        "return 'more', 0, False, False, {}"
+    )
+
+    async def body(host):
+        handle = await host.open(source)
+        await host.reset(handle, 0)
+
+        async def many_steps():
+            for _ in range(10):
+                await host.step(handle, "x")
+
+        fault = await fault_of(many_steps())
+        assert (fault.kind, fault.reason) == ("timeout", "the process used up its processor time")
+        await host.close(handle)
+
+    sandboxed(body, cpu_seconds=1, step_timeout=20.0)
 
 
 def test_one_call_at_a_time_on_an_instance(sandboxed):
