@@ -28,8 +28,7 @@ from spade_jax.data import corpus
 from spade_jax.learner.checkpoint import Checkpoints
 from spade_jax.learner.packing import Trajectory
 from spade_jax.learner.step import Learner
-from spade_jax.models import huggingface, transformer
-from spade_jax.models.config import ModelConfig
+from spade_jax.models import huggingface, loading, transformer
 from spade_jax.sampling.rendering import Renderer
 from spade_jax.sandbox.host import EnvironmentHost
 from spade_jax.selfplay import prompts
@@ -207,7 +206,20 @@ def _in_new_loop(work: Any) -> Any:
 def initial(
     settings: config.Config, examples: Sequence[examples_.Example]
 ) -> tuple[transformer.Transformer, PreTrainedTokenizerFast]:
-    """The model to be taught, with a tokenizer made for the examples if it starts from nothing."""
+    """The model to be taught, with a tokenizer made for the examples if it starts from nothing.
+
+    Raises:
+      config.ConfigError: a pretrained model that comes without a tokenizer.
+    """
+    source = settings.model
+    if source.source != "scratch":
+        model, given = loading.load(source, settings.seed)
+        if given is None:
+            raise config.ConfigError(
+                f"config.model.source: {source.source!r} has no tokenizer; name one in "
+                "config.model.tokenizer"
+            )
+        return model, given
     texts = (
         f"{message['role']}\n{message['content']}"
         for example in examples
@@ -215,15 +227,13 @@ def initial(
     )
     tokenizer = tokenizer_.train(texts, settings.warm_start.vocabulary)
     architecture = {
-        **settings.model.architecture,
+        **source.architecture,
         "vocab_size": len(tokenizer),
         "eos_token_id": tokenizer.eos_token_id,
         "pad_token_id": tokenizer.pad_token_id,
     }
-    return (
-        transformer.build(ModelConfig.from_hf(architecture), settings.model, settings.seed),
-        tokenizer,
-    )
+    model, _ = loading.load(dataclasses.replace(source, architecture=architecture), settings.seed)
+    return model, tokenizer
 
 
 def imitation(settings: config.Learner) -> config.Learner:

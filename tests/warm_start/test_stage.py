@@ -96,10 +96,10 @@ def test_each_pass_holds_every_lesson_once_and_batches_keep_their_size():
 
 
 def test_teaching_lowers_the_loss():
-    warm = config.WarmStart(steps=30, learning_rate=1e-2, batch_tokens=60)
+    warm = config.WarmStart(steps=40, learning_rate=3e-2, batch_tokens=60)
     losses = stage.teach(learner(), lessons(), warm, 0, Progress())
-    assert len(losses) == 30
-    assert losses[-1] < losses[0] / 3
+    assert len(losses) == 40
+    assert losses[-1] < losses[0] / 3  # a third of one token in seven cannot be foreseen
 
 
 def test_an_interrupted_lesson_goes_on_to_the_same_weights(tmp_path, monkeypatch):

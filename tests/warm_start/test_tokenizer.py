@@ -20,11 +20,15 @@ def trained():
     return tokenizer.train(texts(), 1024)
 
 
-@settings(deadline=None)
-@given(text=st.text())
-def test_every_text_survives(trained, text):
-    ids = Renderer(trained).text(text)
-    assert Renderer(trained).decode(ids) == text.encode("utf-8", "replace").decode()
+def test_every_text_survives(trained):
+    renderer = Renderer(trained)
+
+    @settings(deadline=None)
+    @given(text=st.text(st.characters(exclude_categories=["Cs"])))
+    def survives(text):
+        assert renderer.decode(renderer.text(text)) == text
+
+    survives()
 
 
 def test_a_line_that_recurs_is_one_token(trained):
