@@ -74,7 +74,7 @@ class Model:
     )
     parameter_dtype: str = setting("float32", "dtype in which weights are held")
     compute_dtype: str = setting("float32", "dtype of matrix products outside the float32 islands")
-    attention: str = setting("xla", "training attention kernel: 'xla' or 'splash'")
+    attention: str = setting("xla", "training attention kernel: 'xla'")
     experts: str = setting(
         "ragged_dot",
         "grouped matmul of the experts: 'ragged_dot', 'gmm' (TPU) or 'blocks' (few experts on CPU)",
@@ -360,7 +360,7 @@ def _check(config: Config) -> None:
     one_of("setting", config.setting, ("games",))
     one_of("designer.prompts", config.designer.prompts, ("full", "small"))
     one_of("sampler.kind", config.sampler.kind, ("native",))
-    one_of("model.attention", config.model.attention, ("xla", "splash"))
+    one_of("model.attention", config.model.attention, ("xla",))
     one_of("model.experts", config.model.experts, ("ragged_dot", "gmm", "blocks"))
     one_of("model.parameter_dtype", config.model.parameter_dtype, ("float32", "bfloat16"))
     one_of("model.compute_dtype", config.model.compute_dtype, ("float32", "bfloat16"))

@@ -43,7 +43,9 @@ def export(
     Raises:
       ModelError: the folder exists.
     """
-    huggingface.save(out, huggingface.with_tokens(model_config, tokenizer), params, tokenizer, dtype)
+    huggingface.save(
+        out, huggingface.with_tokens(model_config, tokenizer), params, tokenizer, dtype
+    )
     return pathlib.Path(out)
 
 

@@ -5,14 +5,16 @@ The same command on the same directory continues the run from its last finished 
 
 import asyncio
 import json
+import os
 import sys
 from pathlib import Path
 
+import jax
 from absl import app, flags, logging
 from ml_collections import config_flags
 from rich.console import Console
 
-from spade_jax import config, policy, summary
+from spade_jax import cache, config, policy, summary
 from spade_jax.data import corpus as corpora
 from spade_jax.learner.checkpoint import CheckpointError, Checkpoints
 from spade_jax.learner.step import Learner
@@ -112,6 +114,8 @@ def claim(workdir: Path, settings: config.Config) -> None:
 def main(argv: list[str]) -> None:
     del argv
     logging.set_verbosity(logging.WARNING)
+    if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
+        jax.config.update("jax_compilation_cache_dir", str(cache.folder("compiled")))
     console = Console()
     try:
         settings = config.from_config_dict(_CONFIG.value)

@@ -10,6 +10,7 @@ ROOT = Path(spade_jax.__file__).parent
 # A package may import those of lower rank and itself. Entry points and warm_start stand on top.
 RANK = {
     "config": 0,
+    "cache": 0,
     "sandbox": 1,
     "models": 1,
     "environments": 2,
@@ -40,7 +41,7 @@ def test_arrows_go_down():
     wrong = []
     for path in ROOT.rglob("*.py"):
         own = path.relative_to(ROOT).with_suffix("").parts
-        rank = RANK.get(own[0].removesuffix('.py'), TOP)
+        rank = RANK.get(own[0].removesuffix(".py"), TOP)
         for name in imported(path):
             parts = name.split(".")
             if parts[0] != "spade_jax" or len(parts) < 2 or parts[1] == own[0]:

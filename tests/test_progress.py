@@ -26,7 +26,12 @@ def plain_console():
 
 
 def test_durations():
-    assert [progress.duration(s) for s in (0, 59.6, 61, 3661)] == ["0:00", "1:00", "1:01", "1:01:01"]
+    assert [progress.duration(s) for s in (0, 59.6, 61, 3661)] == [
+        "0:00",
+        "1:00",
+        "1:01",
+        "1:01:01",
+    ]
 
 
 def test_time_left_ignores_the_first_step_once_there_is_another(clock):

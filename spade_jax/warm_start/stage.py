@@ -13,7 +13,6 @@ import fcntl
 import hashlib
 import json
 import math
-import os
 import pathlib
 import random
 import shutil
@@ -23,7 +22,7 @@ from typing import Any, Protocol
 
 from transformers import PreTrainedTokenizerFast
 
-from spade_jax import config
+from spade_jax import cache, config
 from spade_jax.data import corpus
 from spade_jax.learner.checkpoint import Checkpoints
 from spade_jax.learner.packing import Trajectory
@@ -35,6 +34,8 @@ from spade_jax.selfplay import prompts
 from spade_jax.warm_start import examples as examples_
 from spade_jax.warm_start import tokenizer as tokenizer_
 
+DECISIVE = ("beta1", "beta2", "weight_decay", "clip_norm", "row_length", "rows")
+"""Learner settings that matter to imitation."""
 CHECKPOINT_EVERY = 50
 """Updates between checkpoints of the stage."""
 
@@ -72,8 +73,7 @@ def cache_folder(settings: config.Config) -> pathlib.Path:
     """Where taught models are kept."""
     if settings.warm_start.cache:
         return pathlib.Path(settings.warm_start.cache)
-    home = os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache"
-    return pathlib.Path(home) / "spade_jax" / "warm_start"
+    return cache.folder("warm_start")
 
 
 def fingerprint(settings: config.Config) -> str:
@@ -81,7 +81,7 @@ def fingerprint(settings: config.Config) -> str:
     decisive = {
         "seed": settings.seed,
         "model": dataclasses.asdict(settings.model),
-        "learner": dataclasses.asdict(settings.learner),
+        "learner": [getattr(settings.learner, name) for name in DECISIVE],
         "warm_start": dataclasses.asdict(dataclasses.replace(settings.warm_start, cache="")),
         "corpus": settings.corpus.source,
         "skills": settings.schedule.skills,
