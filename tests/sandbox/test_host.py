@@ -179,7 +179,7 @@ def test_harmless_oddities_are_played(sandboxed):
             await host.close(handle)
         await check_healthy(host)
 
-    sandboxed(body)
+    sandboxed(body, step_timeout=60.0, cpu_seconds=60)
 
 
 LOADS = {
