@@ -45,7 +45,7 @@ def _blockwise(
     batch, length, heads, channels = q_bthc.shape
     kv_heads = k_btkc.shape[2]
     q_bkgtc = q_bthc.reshape(batch, length, kv_heads, heads // kv_heads, channels)
-    q_bkgtc = q_bkgtc.transpose(0, 2, 3, 1, 4) * channels**-0.5
+    q_bkgtc = q_bkgtc.transpose(0, 2, 3, 1, 4)
     k_bksc, v_bksc = k_btkc.transpose(0, 2, 1, 3), v_btkc.transpose(0, 2, 1, 3)
     block = max(_BLOCK, -(-length // _MOST_BLOCKS))
     outputs = []
@@ -69,12 +69,12 @@ def _softmax_product(
     q_bkgtc: jax.Array, k_bksc: jax.Array, v_bksc: jax.Array, mask_bts: jax.Array
 ) -> jax.Array:
     """o_bkgtc, float32. Heads of a group are folded into rows: one matmul a kv head."""
-    batch, kv_heads, group, length, _ = q_bkgtc.shape
+    batch, kv_heads, group, length, channels = q_bkgtc.shape
     rows = (batch, kv_heads, group * length, -1)
     logit = jnp.einsum(
         "bkrc,bksc->bkrs", q_bkgtc.reshape(rows), k_bksc, preferred_element_type=jnp.float32
     )
-    logit_bkgts = logit.reshape(batch, kv_heads, group, length, -1)
+    logit_bkgts = logit.reshape(batch, kv_heads, group, length, -1) * channels**-0.5
     logit_bkgts = jnp.where(mask_bts[:, None, None], logit_bkgts, _MASKED)
     largest = jax.lax.stop_gradient(logit_bkgts.max(-1, keepdims=True))
     weight_bkgts = jnp.exp(logit_bkgts - largest)

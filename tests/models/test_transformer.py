@@ -196,12 +196,17 @@ def test_unrolled_layers_equal_the_scan(tmp_path, token_bt):
     token_bt = jnp.asarray(token_bt)
     position_bt = jnp.broadcast_to(jnp.arange(40), token_bt.shape)
     segment_bt = jnp.ones_like(token_bt)
-    h_btd = model.embed(token_bt)
-    for index in range(model.config.layers):
-        h_btd = model.layer(index)(h_btd, position_bt, segment_bt)
-    np.testing.assert_allclose(
-        model.final_norm(h_btd), model.hidden(token_bt, position_bt, segment_bt), atol=1e-5
-    )
+    graph, params = nnx.split(model)
+
+    @jax.jit
+    def both(params):
+        model = nnx.merge(graph, params)
+        h_btd = model.embed(token_bt)
+        for index in range(model.config.layers):
+            h_btd = model.layer(index)(h_btd, position_bt, segment_bt)
+        return model.final_norm(h_btd), model.hidden(token_bt, position_bt, segment_bt)
+
+    np.testing.assert_allclose(*both(params), atol=1e-5)
 
 
 def test_remat_changes_memory_not_gradients(tmp_path, token_bt):
