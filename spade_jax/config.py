@@ -38,6 +38,29 @@ GAME_SKILLS = (
 )
 
 
+POSITIVE = (
+    "iterations",
+    "schedule.k",
+    "schedule.delay",
+    "schedule.slots",
+    "schedule.plain_plays",
+    "designer.attempts",
+    "designer.max_tokens",
+    "agent.max_tokens",
+    "agent.max_turns",
+    "hints.max_tokens",
+    "sampler.slots",
+    "sampler.context",
+    "sampler.cache_mb",
+    "sampler.prefill_chunk",
+    "sampler.decode_steps",
+    "learner.rows",
+    "learner.row_length",
+    "checkpoint.every",
+    "checkpoint.keep",
+)
+
+
 @dataclasses.dataclass(frozen=True)
 class Model:
     source: str = setting(
@@ -144,7 +167,7 @@ class Corpus:
 class Validation:
     required: tuple[str, ...] = setting(
         (),
-        "checks that refuse an environment; empty = all of spade_jax.environments.validation.CHECKS",
+        "checks that refuse an environment, of environments.validation.CHECKS; empty = all",
     )
     seeds: int = setting(3, "seeds on which an environment is reset and replayed")
     random_episodes: int = setting(20, "episodes of constant and of random play")
@@ -160,7 +183,10 @@ class Sandbox:
     open_timeout: float = setting(5.0, "wall seconds to load and construct an environment")
     step_timeout: float = setting(5.0, "wall seconds for reset, step or any other call")
     message_bytes: int = setting(65536, "largest message in either direction")
-    instances: int = setting(512, "instances open at once; further opens wait")
+    instances: int = setting(1024, "instances open at once; further opens wait")
+    own_namespaces: bool = setting(
+        False, "give each instance namespaces of its own, not only the host (slower to open)"
+    )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -263,6 +289,18 @@ def from_config_dict(values: Mapping | ml_collections.ConfigDict) -> Config:
     return config
 
 
+def differences(old: Mapping, new: Mapping, prefix: str = "") -> list[tuple[str, Any, Any]]:
+    """(dotted name, old value, new value) of every setting in which two dictionaries differ."""
+    found: list[tuple[str, Any, Any]] = []
+    for key in sorted(old.keys() | new.keys()):
+        before, after = old.get(key), new.get(key)
+        if isinstance(before, Mapping) and isinstance(after, Mapping):
+            found += differences(before, after, f"{prefix}{key}.")
+        elif before != after:
+            found.append((prefix + key, before, after))
+    return found
+
+
 def setting_names(section: type = Config, prefix: str = "") -> list[str]:
     """Dotted names of all settings, for messages and documentation."""
     names = []
@@ -329,12 +367,7 @@ def _check(config: Config) -> None:
     one_of("learner.role_weighting", learner.role_weighting, ("paper", "balanced"))
     for skill in schedule.skills:
         one_of("schedule.skills", skill, GAME_SKILLS)
-    for name in (
-        "iterations schedule.k schedule.delay schedule.slots schedule.plain_plays designer.attempts "
-        "designer.max_tokens agent.max_tokens agent.max_turns hints.max_tokens sampler.slots "
-        "sampler.context sampler.cache_mb sampler.prefill_chunk sampler.decode_steps learner.rows "
-        "learner.row_length checkpoint.every checkpoint.keep"
-    ).split():
+    for name in POSITIVE:
         value: Any = config
         for part in name.split("."):
             value = getattr(value, part)
@@ -358,10 +391,10 @@ def _check(config: Config) -> None:
         f"{config.agent.max_episode_tokens} exceeds sampler.context = {config.sampler.context}",
     )
     require(
-        max(config.agent.max_episode_tokens, config.designer.max_tokens) <= learner.row_length,
+        config.sampler.context <= learner.row_length,
         "learner.row_length",
-        f"{learner.row_length} cannot hold the longest trajectory; raise it to "
-        "agent.max_episode_tokens and designer.max_tokens at least",
+        f"{learner.row_length} is less than sampler.context = {config.sampler.context}: a sampled "
+        "trajectory might not fit a row; raise it or lower the context",
     )
     require(
         config.designer.max_tokens < config.sampler.context,

@@ -5,20 +5,24 @@
 The folder loads with transformers, SGLang and as ``config.model.source`` of another run.
 """
 
+import json
 import os
 import pathlib
+import sys
 from typing import Any
 
 from absl import app, flags
 from flax import nnx
 
-from spade_jax import config as settings_
-from spade_jax.models import huggingface, loading
+from spade_jax import config, policy
+from spade_jax.learner.checkpoint import CheckpointError, Checkpoints
+from spade_jax.learner.step import Learner
+from spade_jax.models import huggingface
 from spade_jax.models.config import ModelConfig, ModelError
-from spade_jax.models.transformer import abstract
+from spade_jax.selfplay.batch import ROLES
 
-_WORKDIR = flags.DEFINE_string("workdir", "", "Run directory.")
-_OUT = flags.DEFINE_string("out", "", "Folder to write; must not exist.")
+_WORKDIR = flags.DEFINE_string("workdir", None, "Run directory.", required=True)
+_OUT = flags.DEFINE_string("out", None, "Folder to write; must not exist.", required=True)
 _STEP = flags.DEFINE_integer("step", None, "Checkpoint to export; default the latest.")
 _DTYPE = flags.DEFINE_enum(
     "dtype", "", ["", "float32", "bfloat16"], "Dtype of the file; default that of the parameters."
@@ -27,7 +31,7 @@ _DTYPE = flags.DEFINE_enum(
 
 def export(
     out: str | os.PathLike,
-    config: ModelConfig,
+    model_config: ModelConfig,
     params: nnx.State,
     tokenizer: Any,
     dtype: str = "",
@@ -39,38 +43,40 @@ def export(
     Raises:
       ModelError: the folder exists.
     """
-    huggingface.save(out, huggingface.with_tokens(config, tokenizer), params, tokenizer, dtype)
+    huggingface.save(out, huggingface.with_tokens(model_config, tokenizer), params, tokenizer, dtype)
     return pathlib.Path(out)
 
 
-def read_run(workdir: pathlib.Path, step: int | None) -> tuple[ModelConfig, nnx.State, Any]:
-    """Model config, parameters and tokenizer of a run's checkpoint.
-
-    Reads ``workdir/model`` (config.json and tokenizer files) and ``workdir/checkpoints``.
+def of_run(workdir: pathlib.Path, step: int | None) -> tuple[ModelConfig, nnx.State, Any]:
+    """Architecture, parameters and tokenizer of a checkpoint; the newest if ``step`` is None.
 
     Raises:
-      ModelError: no model in the run directory, or no complete checkpoint.
+      CheckpointError: the directory holds no run, or no such checkpoint.
     """
-    from spade_jax.learner.checkpoint import Checkpoints
-
-    config = huggingface.read_config(workdir / "model")
-    like = nnx.state(abstract(config, settings_.Model()))
-    tokenizer = loading.load_tokenizer(str(workdir / "model"))
-    with Checkpoints(workdir / "checkpoints", keep=1) as checkpoints:
+    described = workdir / "config.json"
+    if not described.exists():
+        raise CheckpointError(f"{workdir}: no config.json, so no run; give a --workdir of train")
+    settings = config.from_config_dict(json.loads(described.read_text()))
+    model, tokenizer = policy.load(settings, workdir)
+    learner = Learner(model, settings.learner, ROLES)
+    with Checkpoints(workdir / "checkpoints", settings.checkpoint.keep) as checkpoints:
         step = checkpoints.latest() if step is None else step
         if step is None:
-            raise ModelError(f"{workdir / 'checkpoints'} holds no complete checkpoint")
-        arrays, _ = checkpoints.restore(step, {"params": like})
-    return config, arrays["params"], tokenizer
+            raise CheckpointError(
+                f"{workdir}: no finished checkpoint yet; let train finish its first iteration"
+            )
+        learner.state, _ = checkpoints.restore(step, learner.state)
+    return model.config, learner.params, tokenizer
 
 
 def main(argv: list[str]) -> None:
     del argv
-    for flag in (_WORKDIR, _OUT):
-        if not flag.value:
-            raise app.UsageError(f"--{flag.name} is needed")
-    run = read_run(pathlib.Path(_WORKDIR.value), _STEP.value)
-    print(f"wrote {export(_OUT.value, *run, _DTYPE.value)}")
+    try:
+        model_config, params, tokenizer = of_run(pathlib.Path(_WORKDIR.value), _STEP.value)
+        folder = export(_OUT.value, model_config, params, tokenizer, _DTYPE.value)
+    except (CheckpointError, config.ConfigError, ModelError) as error:
+        sys.exit(f"{type(error).__name__}: {error}")
+    print(f"wrote {folder}")
 
 
 if __name__ == "__main__":

@@ -1,8 +1,11 @@
 """Objectives: pure functions of log-probs and batch. Formulas and sources: docs/learner.md.
 
 Every objective is a sum over predictions of loss weight times a token's loss, so that the sum
-over micro-batches is the loss of the whole batch.
+over micro-batches is the loss of the whole batch. Places without loss weight hold zeros, from
+``pack`` and from ``target_logp``: nothing there can turn into NaN.
 """
+
+import dataclasses
 
 import jax
 import jax.numpy as jnp
@@ -11,38 +14,53 @@ from spade_jax import config
 from spade_jax.learner.packing import Batch
 
 
-def policy_loss(
-    logp_bt: jax.Array,
-    old_logp_bt: jax.Array,
-    entropy_bt: jax.Array,
-    reference_logp_bt: jax.Array | None,
-    batch: Batch,
-    settings: config.Learner,
-) -> jax.Array:
-    """Clipped policy gradient with truncated importance weights; scalar, to be minimised.
+@dataclasses.dataclass(frozen=True)
+class PolicyLoss:
+    """Clipped policy gradient with truncated importance weights; coefficients as in config."""
 
-    ``old_logp_bt`` is the policy at the start of the iteration under the learner's numerics. With
-    one step an iteration it is ``stop_gradient(logp_bt)``, and the clip does nothing.
-    ``reference_logp_bt`` may be None if ``settings.kl_coefficient`` is 0.
-    """
-    advantage_bt = batch.advantage_bt
-    ratio_bt = jnp.exp(logp_bt - old_logp_bt)
-    clipped_bt = jnp.clip(ratio_bt, 1 - settings.clip_low, 1 + settings.clip_high)
-    surrogate_bt = jnp.minimum(ratio_bt * advantage_bt, clipped_bt * advantage_bt)
-    weight_bt = importance_weight(
-        jax.lax.stop_gradient(logp_bt), batch.sampler_logp_bt, settings.importance_cap
-    )
-    loss_bt = -weight_bt * surrogate_bt
-    if settings.entropy_coefficient:
-        loss_bt -= settings.entropy_coefficient * entropy_bt
-    if reference_logp_bt is not None:
-        loss_bt += settings.kl_coefficient * k3(logp_bt, reference_logp_bt)
-    return _weighted_sum(loss_bt, batch)
+    clip_low: float
+    clip_high: float
+    importance_cap: float
+    kl_coefficient: float
+    entropy_coefficient: float
+
+    @classmethod
+    def of(cls, settings: config.Learner) -> "PolicyLoss":
+        """With the coefficients of the learner's settings."""
+        return cls(
+            **{field.name: getattr(settings, field.name) for field in dataclasses.fields(cls)}
+        )
+
+    def __call__(
+        self,
+        logp_bt: jax.Array,
+        old_logp_bt: jax.Array,
+        entropy_bt: jax.Array,
+        reference_logp_bt: jax.Array | None,
+        batch: Batch,
+    ) -> jax.Array:
+        """Scalar, to be minimised.
+
+        ``old_logp_bt`` is the policy at the start of the iteration under the learner's numerics.
+        With one step an iteration it is ``stop_gradient(logp_bt)``, and the clip does nothing.
+        ``reference_logp_bt`` is None if there is no KL term.
+        """
+        advantage_bt = batch.advantage_bt
+        ratio_bt = jnp.exp(logp_bt - old_logp_bt)
+        clipped_bt = jnp.clip(ratio_bt, 1 - self.clip_low, 1 + self.clip_high)
+        surrogate_bt = jnp.minimum(ratio_bt * advantage_bt, clipped_bt * advantage_bt)
+        weight_bt = importance_weight(
+            jax.lax.stop_gradient(logp_bt), batch.sampler_logp_bt, self.importance_cap
+        )
+        loss_bt = -weight_bt * surrogate_bt - self.entropy_coefficient * entropy_bt
+        if reference_logp_bt is not None:
+            loss_bt += self.kl_coefficient * k3(logp_bt, reference_logp_bt)
+        return jnp.sum(batch.loss_weight_bt * loss_bt)
 
 
 def supervised_loss(logp_bt: jax.Array, batch: Batch) -> jax.Array:
     """Mean over trajectories of their mean negative log-prob per trained token; scalar, nats."""
-    return _weighted_sum(-logp_bt, batch)
+    return -jnp.sum(batch.loss_weight_bt * logp_bt)
 
 
 def importance_weight(logp_bt: jax.Array, sampler_logp_bt: jax.Array, cap: float) -> jax.Array:
@@ -57,8 +75,3 @@ def k3(logp_bt: jax.Array, reference_logp_bt: jax.Array) -> jax.Array:
     """
     d_bt = jnp.clip(logp_bt - reference_logp_bt, -20.0, 20.0)
     return jnp.minimum(jnp.exp(-d_bt) - 1 + d_bt, 10.0)
-
-
-def _weighted_sum(loss_bt: jax.Array, batch: Batch) -> jax.Array:
-    # where, not only the product: 0 times whatever stands at an unused place may be NaN.
-    return jnp.where(batch.loss_weight_bt > 0, batch.loss_weight_bt * loss_bt, 0).sum()

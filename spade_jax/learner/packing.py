@@ -13,7 +13,7 @@ the last trained token irrelevant, so it takes no place.
 import dataclasses
 import math
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -50,7 +50,9 @@ class Trajectory:
 
 
 class Batch(NamedTuple):
-    """One micro-batch, all arrays [rows, row length]; int32 above, float32 below.
+    """One micro-batch: arrays [rows, row length], numpy here and jax on the device.
+
+    The first four are int32, the others float32.
 
     ``segment_bt`` numbers the trajectories of a row from 1; 0 is padding. ``position_bt`` restarts
     with each. ``loss_weight_bt`` is weight_i / (trained tokens of i) / (sum of all weights), and 0
@@ -58,14 +60,14 @@ class Batch(NamedTuple):
     their means over trained tokens, however they are packed, cut and spread.
     """
 
-    token_bt: np.ndarray
-    target_bt: np.ndarray
-    segment_bt: np.ndarray
-    position_bt: np.ndarray
-    loss_weight_bt: np.ndarray
-    advantage_bt: np.ndarray
-    sampler_logp_bt: np.ndarray
-    temperature_bt: np.ndarray
+    token_bt: Any
+    target_bt: Any
+    segment_bt: Any
+    position_bt: Any
+    loss_weight_bt: Any
+    advantage_bt: Any
+    sampler_logp_bt: Any
+    temperature_bt: Any
 
 
 @dataclasses.dataclass
@@ -87,10 +89,10 @@ def pack(
     Raises:
       ValueError: a trajectory that cannot be learnt from; the message gives its index and why.
     """
+    needed = [_places(i, t, row_length, groups) for i, t in enumerate(trajectories)]
     total_weight = math.fsum(trajectory.weight for trajectory in trajectories)
     pieces: list[list[tuple[Trajectory, int, float]]] = [[] for _ in range(groups)]
-    for index, trajectory in enumerate(trajectories):
-        places = _places(index, trajectory, row_length, groups)
+    for trajectory, places in zip(trajectories, needed, strict=True):
         if places and trajectory.weight:
             token_weight = trajectory.weight / sum(trajectory.trained) / total_weight
             pieces[trajectory.group].append((trajectory, places, token_weight))

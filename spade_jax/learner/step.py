@@ -1,24 +1,26 @@
 """One optimizer step from a list of trajectories."""
 
+import contextlib
 import dataclasses
 import functools
+import math
 from collections.abc import Sequence
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 from flax import nnx
 
 from spade_jax import config
-from spade_jax.learner import loss, optimizer
-from spade_jax.learner.logprobs import target_logp
+from spade_jax.learner import optimizer
+from spade_jax.learner.loss import PolicyLoss
 from spade_jax.learner.metrics import policy_metrics
+from spade_jax.learner.objective import Policy, Supervised
 from spade_jax.learner.packing import Batch, Trajectory, pack
+from spade_jax.models import sharding
 from spade_jax.models.transformer import Transformer
-
-BATCH_AXES = ("data", "fsdp")
-"""Mesh axes over which the rows of a micro-batch are spread."""
 
 
 class Learner:
@@ -31,9 +33,8 @@ class Learner:
       model: the initial policy, and the reference if ``settings.kl_coefficient`` is not 0.
       settings: the learner's section of the configuration.
       group_names: names of the groups that trajectories refer to by index.
-      mesh: where to compute; None is the default device. ``settings.rows`` must be a multiple of
-        the devices along the axes :data:`BATCH_AXES`.
-      shardings: tree of shardings for the parameters on ``mesh``.
+      mesh: of ``models.sharding.make_mesh``; None is the default device. ``settings.rows`` must
+        be a multiple of the devices over which rows are spread.
     """
 
     def __init__(
@@ -42,26 +43,19 @@ class Learner:
         settings: config.Learner,
         group_names: Sequence[str],
         mesh: jax.sharding.Mesh | None = None,
-        shardings: Any = None,
     ) -> None:
         self._settings, self._names = settings, tuple(group_names)
-        self._graph, params = nnx.split(model)
-        self._batch_sharding, self._shards = _spread_rows(mesh, settings.rows)
-        if shardings is None:
-            shardings = jax.tree.map(lambda p: p.sharding, params)
-        # A copy: the caller's model must survive the donation of these.
-        self.params = _copy(params, shardings)
-        self._optimizer = optimizer.init(self.params)
-        self._reference = _copy(params, shardings) if settings.kl_coefficient else None
-        self._zeros = jax.jit(
-            lambda p: jax.tree.map(lambda x: jnp.zeros_like(x, jnp.float32), p),
-            out_shardings=shardings,
-        )
-        gradient = functools.partial(jax.jit, donate_argnames="grads")
-        self._policy = gradient(functools.partial(self._accumulate, self._policy_loss))
-        self._supervised = gradient(functools.partial(self._accumulate, self._supervised_loss))
-        self._add = jax.jit(self._add_group, donate_argnums=(0, 1))
-        self._apply = jax.jit(self._apply_update, donate_argnums=(0, 1))
+        graph, params = nnx.split(model)
+        self._batch_sharding, shards = _spread_rows(mesh, settings.rows)
+        self._supervised = Supervised(graph, shards)
+        self._policy = Policy(graph, shards, PolicyLoss.of(settings))
+        self._mesh = mesh
+        if mesh is not None:
+            params = jax.device_put(params, sharding.shardings(params, mesh))
+        # Copies: the caller's model must survive the donation of these.
+        self.params = jax.tree.map(jnp.copy, params)
+        self._optimizer = optimizer.init(self.params, settings)
+        self._reference = jax.tree.map(jnp.copy, params) if settings.kl_coefficient else None
 
     def update(self, trajectories: Sequence[Trajectory]) -> dict[str, float]:
         """One policy-gradient step; its metrics, all finite.
@@ -94,7 +88,7 @@ class Learner:
     @property
     def updates(self) -> int:
         """Optimizer steps made so far."""
-        return int(self._optimizer.count)
+        return optimizer.updates(self._optimizer)
 
     @property
     def state(self) -> Any:
@@ -112,30 +106,15 @@ class Learner:
         self,
         trajectories: Sequence[Trajectory],
         passed: Sequence[Trajectory],
-        gradient: Any,
+        objective: Supervised,
         learning_rate: float,
     ) -> tuple[list[list[Batch]], list[list[dict[str, np.ndarray]]], dict[str, float]]:
         """Micro-batches of ``passed``, what the passes gave for them, and metrics."""
         batches = pack(passed, self._settings.row_length, self._settings.rows, len(self._names))
-        total, norms, outputs = self._zeros(self.params), [], []
-        for group in batches:
-            outputs.append([])
-            if not group:
-                norms.append(np.float32(0))
-                continue
-            grads = self._zeros(self.params)
-            for batch in group:
-                placed = jax.device_put(batch, self._batch_sharding)
-                grads, output = gradient(self.params, self._reference, grads=grads, batch=placed)
-                outputs[-1].append(output)
-            total, group_norm = self._add(total, grads)
-            norms.append(group_norm)
-        norm = np.float32(0)
-        if any(t.weight and any(t.trained) for t in trajectories):
-            rate = jax.device_put(np.float32(learning_rate))
-            self.params, self._optimizer, norm = self._apply(
-                self.params, self._optimizer, total, rate
-            )
+        trains = any(t.weight and any(t.trained) for t in trajectories)
+        with jax.set_mesh(self._mesh) if self._mesh else contextlib.nullcontext():
+            total, norms, outputs = self._gradient(objective, batches)
+            norm = self._move(total, learning_rate) if trains else np.float32(0)
         outputs, norms, norm = jax.device_get((outputs, norms, norm))  # the only wait
         self._require_finite(norms)
         losses = [output.pop("loss") for group in outputs for output in group]
@@ -147,6 +126,34 @@ class Learner:
             )
         return batches, outputs, metrics
 
+    def _gradient(
+        self, objective: Supervised, batches: list[list[Batch]]
+    ) -> tuple[Any, list[Any], list[list[dict[str, Any]]]]:
+        """Sum of all gradients, norm of each group's, outputs of each pass; nothing is awaited."""
+        total, norms = _zeros(self.params), []
+        outputs: list[list[dict[str, Any]]] = []
+        for group in batches:
+            outputs.append([])
+            if not group:
+                norms.append(np.float32(0))
+                continue
+            grads = _zeros(self.params)
+            for batch in group:
+                placed = jax.device_put(batch, self._batch_sharding)
+                grads, output = _accumulate(objective, self.params, self._reference, grads, placed)
+                outputs[-1].append(output)
+            total, norm = _add_group(self._settings, total, grads)
+            norms.append(norm)
+        return total, norms, outputs
+
+    def _move(self, grads: Any, learning_rate: float) -> jax.Array:
+        """Makes the optimizer step; the norm of ``grads``."""
+        rate = jax.device_put(np.float32(learning_rate))
+        self.params, self._optimizer, norm = _apply(
+            self._settings, self.params, self._optimizer, grads, rate
+        )
+        return norm
+
     def _require_finite(self, norms: list[np.ndarray]) -> None:
         for name, norm in zip(self._names, norms, strict=True):
             if not np.isfinite(norm):
@@ -155,70 +162,44 @@ class Learner:
                     "before. Look at this group's advantages, or resume an older checkpoint"
                 )
 
-    # What follows is traced.
 
-    def _accumulate(
-        self, objective: Any, params: Any, reference: Any, grads: Any, batch: Batch
-    ) -> tuple[Any, dict[str, jax.Array]]:
-        (value, output), new = jax.value_and_grad(objective, has_aux=True)(params, reference, batch)
-        grads = jax.tree.map(lambda a, b: a + b.astype(jnp.float32), grads, new)
-        return grads, output | {"loss": value}
+@functools.partial(jax.jit, static_argnums=0, donate_argnums=3)
+def _accumulate(
+    objective: Supervised, params: Any, reference: Any, grads: Any, batch: Batch
+) -> tuple[Any, dict[str, jax.Array]]:
+    """``grads`` and the gradient of one micro-batch, summed in float32."""
+    new, output = jax.grad(objective, has_aux=True)(params, reference, batch)
+    return jax.tree.map(lambda a, b: a + b.astype(jnp.float32), grads, new), output
 
-    def _policy_loss(
-        self, params: Any, reference: Any, batch: Batch
-    ) -> tuple[jax.Array, dict[str, jax.Array]]:
-        logp_bt, entropy_bt = self._logp(params, batch)
-        output = {"logp": logp_bt, "entropy": entropy_bt}
-        reference_logp_bt = None
-        if reference is not None:
-            reference_logp_bt, _ = self._logp(reference, batch)
-            output["kl"] = loss.k3(logp_bt, reference_logp_bt)
-        value = loss.policy_loss(
-            logp_bt,
-            jax.lax.stop_gradient(logp_bt),
-            entropy_bt,
-            reference_logp_bt,
-            batch,
-            self._settings,
-        )
-        return value, output
 
-    def _supervised_loss(
-        self, params: Any, reference: Any, batch: Batch
-    ) -> tuple[jax.Array, dict[str, jax.Array]]:
-        logp_bt, _ = self._logp(params, batch)
-        return loss.supervised_loss(logp_bt, batch), {}
+@functools.partial(jax.jit, static_argnums=0, donate_argnums=1)
+def _add_group(settings: config.Learner, total: Any, grads: Any) -> tuple[Any, jax.Array]:
+    """``total`` and the gradient of one group, and the norm of the latter."""
+    norm = optax.tree.norm(grads)
+    if settings.role_weighting == "balanced":
+        grads = optimizer.clip(grads, norm, settings.clip_norm)
+    return jax.tree.map(jnp.add, total, grads), norm
 
-    def _logp(self, params: Any, batch: Batch) -> tuple[jax.Array, jax.Array]:
-        model = nnx.merge(self._graph, params)
-        h_btd = model.hidden(batch.token_bt, batch.position_bt, batch.segment_bt)
-        return target_logp(
-            h_btd,
-            model.head().astype(h_btd.dtype),
-            batch.target_bt,
-            batch.temperature_bt,
-            batch.loss_weight_bt > 0,
-            self._shards,
-        )
 
-    def _add_group(self, total: Any, grads: Any) -> tuple[Any, jax.Array]:
-        norm = optimizer.global_norm(grads)
-        if self._settings.role_weighting == "balanced":
-            grads = optimizer.clip(grads, norm, self._settings.clip_norm)
-        return jax.tree.map(jnp.add, total, grads), norm
+@functools.partial(jax.jit, static_argnums=0, donate_argnums=(1, 2))
+def _apply(
+    settings: config.Learner, params: Any, state: Any, grads: Any, learning_rate: jax.Array
+) -> tuple[Any, Any, jax.Array]:
+    """Parameters and state after a step, or as they were if the gradient is not finite."""
+    norm = optax.tree.norm(grads)
+    if settings.role_weighting == "paper":
+        grads = optimizer.clip(grads, norm, settings.clip_norm)
+    params, state = jax.lax.cond(
+        jnp.isfinite(norm),
+        lambda: optimizer.move(params, grads, state, learning_rate, settings),
+        lambda: (params, state),
+    )
+    return params, state, norm
 
-    def _apply_update(
-        self, params: Any, state: Any, grads: Any, learning_rate: jax.Array
-    ) -> tuple[Any, Any, jax.Array]:
-        norm = optimizer.global_norm(grads)
-        if self._settings.role_weighting == "paper":
-            grads = optimizer.clip(grads, norm, self._settings.clip_norm)
-        params, state = jax.lax.cond(
-            jnp.isfinite(norm),
-            lambda: optimizer.adamw(params, grads, state, learning_rate, self._settings),
-            lambda: (params, state),
-        )
-        return params, state, norm
+
+@jax.jit
+def _zeros(params: Any) -> Any:
+    return jax.tree.map(lambda p: jnp.zeros_like(p, jnp.float32), params)
 
 
 def _spread_rows(
@@ -227,18 +208,14 @@ def _spread_rows(
     """Sharding of a batch and the number of blocks its rows are in."""
     if mesh is None:
         return None, 1
-    axes = tuple(axis for axis in BATCH_AXES if axis in mesh.shape)
-    shards = int(np.prod([mesh.shape[axis] for axis in axes]))
+    spec = sharding.spec("batch", "length")
+    shards = math.prod(mesh.shape[axis] for axis in spec[0])
     if rows % shards:
         raise ValueError(
             f"learner.rows = {rows} cannot be spread over the {shards} devices of mesh axes "
-            f"{axes}; make it a multiple"
+            f"{', '.join(spec[0])}; make it a multiple"
         )
-    return jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec(axes)), shards
-
-
-def _copy(params: Any, shardings: Any) -> Any:
-    return jax.tree.map(lambda p, s: jnp.copy(jax.device_put(p, s)), params, shardings)
+    return jax.sharding.NamedSharding(mesh, spec), shards
 
 
 def _untrained(trajectory: Trajectory) -> Trajectory:

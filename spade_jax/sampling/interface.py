@@ -1,5 +1,6 @@
 """What the rest of the system knows of generation: tokens in, tokens and log-probs out."""
 
+import contextlib
 import dataclasses
 import typing
 from collections.abc import Sequence
@@ -58,6 +59,14 @@ class Sampler(typing.Protocol):
 
     async def generate(self, requests: Sequence[Request]) -> list[Completion]:
         """Completions in the order of ``requests``. Bad ones are refused, never raised."""
+        ...
+
+    def party(self) -> contextlib.AbstractAsyncContextManager[None]:
+        """Entered around code that calls :meth:`generate` again and again, such as an episode.
+
+        A deterministic sampler waits for every party to call or leave before it samples, so that
+        what is sampled together does not depend on the clock.
+        """
         ...
 
     def release(self, session: str) -> None:

@@ -117,3 +117,27 @@ def enter_landlock() -> str:
     reason = _failed("landlock_restrict_self") if failed else ""
     os.close(descriptor)
     return reason
+
+
+class InstanceNamespaces:
+    """Namespaces that each child has for itself, inside those of the zygote.
+
+    Made in the zygote while /proc is still in sight.
+    """
+
+    def __init__(self) -> None:
+        self._home = os.open("/proc/self/ns/pid", os.O_RDONLY)
+
+    def before_fork(self) -> None:
+        """Makes the next child of this process the first of a new pid namespace."""
+        # A second unshare is permitted only from the process's own pid namespace.
+        if _libc.setns(self._home, NAMESPACES["pid_namespace"]):
+            raise OSError(ctypes.get_errno(), "setns failed")
+        if _libc.unshare(NAMESPACES["pid_namespace"]):
+            raise OSError(ctypes.get_errno(), "unshare of the pid namespace failed")
+
+    def after_fork(self) -> None:
+        """Moves the child into a network, a mount table and queues that no one else has."""
+        flags = sum(flag for name, flag in NAMESPACES.items() if name != "pid_namespace")
+        if _libc.unshare(flags):
+            raise OSError(ctypes.get_errno(), "unshare failed")

@@ -7,21 +7,26 @@ breaks the protocol is killed and reaped, and its instance answers with the same
 
 import asyncio
 import os
+import resource
 import socket
+import typing
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from spade_jax import config
 from spade_jax.sandbox import limits, replies
 from spade_jax.sandbox.faults import HostFault
 from spade_jax.sandbox.instance import Instance
 from spade_jax.sandbox.process import ZygoteProcess
 from spade_jax.sandbox.replies import StepResult
 
+if typing.TYPE_CHECKING:  # the sandbox itself needs nothing but the standard library
+    from spade_jax import config
+
 __all__ = ["EnvironmentHost", "StepResult"]
 
 ACTION_CHARACTERS = 8192
 LOADING_PER_CORE = 8
+OTHER_DESCRIPTORS = 256  # what the rest of the process may need beside one socket an instance
 
 
 class EnvironmentHost:
@@ -36,7 +41,7 @@ class EnvironmentHost:
       HostFault: the sandbox itself failed.
     """
 
-    def __init__(self, settings: config.Sandbox):
+    def __init__(self, settings: "config.Sandbox"):
         self._settings = settings
         self._zygote: ZygoteProcess | None = None
         self._lost: list[ZygoteProcess] = []
@@ -177,6 +182,7 @@ class EnvironmentHost:
     async def _running_zygote(self) -> ZygoteProcess:
         async with self._starting:
             if self._zygote is None:
+                _allow_descriptors(self._settings.instances)
                 await self._bury()
                 self._zygote = await ZygoteProcess.start(self._settings, self)
             return self._zygote
@@ -206,6 +212,11 @@ class EnvironmentHost:
         if instance in self._instances:
             self._instances[instance].on_forked()
 
+    def on_refused(self, instance: int, reason: str) -> None:
+        """Listener of the zygote."""
+        if instance in self._instances:
+            self._instances[instance].on_lost(f"no process could be made: {reason}")
+
     def on_reaped(self, instance: int, status: int) -> None:
         """Listener of the zygote."""
         if instance in self._instances:
@@ -218,3 +229,16 @@ class EnvironmentHost:
             self._lost.append(zygote)
         for instance in list(self._instances.values()):
             instance.on_lost("the zygote died; the episode can be played again")
+
+
+def _allow_descriptors(instances: int) -> None:
+    """Raises this process's soft limit where all instances would not fit under it."""
+    needed = instances + OTHER_DESCRIPTORS
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != resource.RLIM_INFINITY and soft < needed:
+        if hard != resource.RLIM_INFINITY and hard < needed:
+            raise HostFault(
+                f"config.sandbox.instances = {instances} needs {needed} open files, the limit is "
+                f"{hard}; lower the setting or raise the limit (ulimit -Hn)"
+            )
+        resource.setrlimit(resource.RLIMIT_NOFILE, (needed, hard))

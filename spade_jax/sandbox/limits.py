@@ -20,7 +20,13 @@ PR_SET_PDEATHSIG, PR_SET_DUMPABLE = 1, 4
 CAPABILITY_VERSION_3 = 0x20080522
 PRIVATE_UID_BASES = (0x60000000, 30000)  # the second for hosts that map 65536 ids
 
+DESCRIPTORS = 16
+
+# Looked up and built once: doing it in each child costs more than the calls.
 _libc = ctypes.CDLL(None, use_errno=True)
+_prctl, _capset = _libc.prctl, _libc.capset
+_CAPABILITY_HEADER = (ctypes.c_uint32 * 2)(CAPABILITY_VERSION_3, 0)
+_NO_CAPABILITIES = (ctypes.c_uint32 * 6)()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,45 +57,65 @@ def confine(limits: Limits, rules: seccomp.Filter | None, uid: int | None, paren
       OSError: a layer that the zygote counts on could not be applied; the child must not go on.
     """
     os.setsid()
-    for kind, soft, hard in (
-        (resource.RLIMIT_AS, limits.memory, limits.memory),
-        (resource.RLIMIT_CPU, limits.cpu_seconds, limits.cpu_seconds + 1),
-        (resource.RLIMIT_FSIZE, 0, 0),
-        (resource.RLIMIT_CORE, 0, 0),
-        (resource.RLIMIT_NOFILE, 16, 16),
-        (resource.RLIMIT_NPROC, 0, 0),
-        (resource.RLIMIT_MEMLOCK, 0, 0),
-        (resource.RLIMIT_MSGQUEUE, 0, 0),
-    ):
-        resource.setrlimit(kind, (soft, hard))
+    resource.setrlimit(resource.RLIMIT_CPU, (limits.cpu_seconds, limits.cpu_seconds + 1))
+    resource.setrlimit(resource.RLIMIT_NPROC, (0, 0))
     if uid is not None:
-        os.setgroups([])
-        os.setresgid(uid, uid, uid)
-        os.setresuid(uid, uid, uid)
-    _drop_capabilities()
+        become(uid)
+    if _capset(_CAPABILITY_HEADER, _NO_CAPABILITIES):
+        raise OSError(ctypes.get_errno(), "capset failed")
     # After the change of uid, which clears both.
-    _prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-    _prctl(PR_SET_DUMPABLE, 0)
+    die_with_parent()
+    if _prctl(PR_SET_DUMPABLE, 0, 0, 0, 0):
+        raise OSError(ctypes.get_errno(), "prctl(PR_SET_DUMPABLE) failed")
     if os.getppid() != parent:
         os._exit(1)
     if rules is not None:
         rules.load()
 
 
+def become(uid: int) -> None:
+    """Gives up the present user for one that owns nothing."""
+    os.setgroups([])
+    os.setresgid(uid, uid, uid)
+    os.setresuid(uid, uid, uid)
+
+
+def possible(action: Callable[[], object]) -> str:
+    """Tries a layer in a child of its own. '' or the reason why it cannot be had."""
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            action()
+            os.write(writer, b"+")
+        except OSError as error:
+            os.write(writer, str(error).encode())
+        finally:
+            os._exit(0)
+    os.close(writer)
+    with os.fdopen(reader, "rb") as pipe:
+        answer = pipe.read().decode()
+    os.waitpid(child, 0)
+    return "" if answer == "+" else answer or "the process died"
+
+
+def confine_for_good(limits: Limits) -> None:
+    """The caps that the zygote can bear itself; its children inherit them."""
+    for kind, cap in (
+        (resource.RLIMIT_AS, limits.memory),
+        (resource.RLIMIT_FSIZE, 0),
+        (resource.RLIMIT_CORE, 0),
+        (resource.RLIMIT_NOFILE, DESCRIPTORS),
+        (resource.RLIMIT_MEMLOCK, 0),
+        (resource.RLIMIT_MSGQUEUE, 0),
+    ):
+        resource.setrlimit(kind, (cap, cap))
+
+
 def die_with_parent() -> None:
     """The kernel kills this process when the thread that started it ends."""
-    _prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-
-
-def _prctl(option: int, value: int) -> None:
-    if _libc.prctl(option, value, 0, 0, 0):
-        raise OSError(ctypes.get_errno(), f"prctl({option}) failed")
-
-
-def _drop_capabilities() -> None:
-    header = (ctypes.c_uint32 * 2)(CAPABILITY_VERSION_3, 0)
-    if _libc.capset(header, (ctypes.c_uint32 * 6)()):
-        raise OSError(ctypes.get_errno(), "capset failed")
+    if _prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0):
+        raise OSError(ctypes.get_errno(), "prctl(PR_SET_PDEATHSIG) failed")
 
 
 def _start_process() -> None:
@@ -173,8 +199,9 @@ TIERS: tuple[tuple[str, ...], ...] = (
     ("no_new_privileges", "seccomp", "no_network", "no_process", "no_reading", "no_writing",
      "no_signals", "memory_limit"),
     ("no_reading_without_seccomp", "no_writing_without_seccomp"),
-    ("mount_namespace", "empty_root", "ipc_namespace", "pid_namespace", "network_namespace",
-     "private_uid"),
+    ("mount_namespace", "empty_root", "ipc_namespace", "pid_namespace", "network_namespace"),
+    ("private_uid",),
+    ("instance_namespaces",),
 )  # fmt: skip
 REMEDIES = {
     "seccomp": "a Linux kernel with CONFIG_SECCOMP_FILTER on x86_64 or aarch64",
@@ -186,6 +213,7 @@ REMEDIES = {
 }
 for _name in ("ipc_namespace", "pid_namespace", "network_namespace", "user_namespace"):
     REMEDIES[_name] = "as for mount_namespace"
+REMEDIES["instance_namespaces"] = "set sandbox.own_namespaces = True; needs pid_namespace"
 REMEDIES["empty_root"] = "needs mount_namespace"
 
 

@@ -2,14 +2,15 @@
 
 A child cannot open a file, so a module that is not loaded here does not exist for it. Nothing is
 left out for safety: what a module could do to the host is the business of the layers, and a
-program that imports ``os`` for no reason should not fail for it.
+program that imports ``os`` for no reason should not fail for it. What no game needs and is heavy
+(asyncio, multiprocessing, unittest) is left out because every fork pays for it.
 """
+
+import __future__
 
 import abc
 import array
 import ast
-import asyncio
-import atexit
 import base64
 import binascii
 import bisect
@@ -17,12 +18,8 @@ import calendar
 import cmath
 import collections
 import collections.abc
-import colorsys
-import concurrent.futures
 import contextlib
-import contextvars
 import copy
-import csv
 import ctypes
 import dataclasses
 import datetime
@@ -32,44 +29,32 @@ import enum
 import fractions
 import functools
 import gc
-import graphlib
 import hashlib
 import heapq
-import hmac
 import inspect
 import io
 import itertools
 import json
 import keyword
-import locale
 import logging
 import math
 import mmap
-import multiprocessing
 import numbers
 import operator
 import os
 import os.path
-import pathlib
-import pickle
-import platform
 import pprint
 import queue
 import random
 import re
-import reprlib
 import resource
-import secrets
 import select
-import shutil
 import signal
 import socket
 import statistics
 import string
 import struct
-import subprocess
 import sys
-import tempfile
 import textwrap
 import threading
 import time
@@ -87,11 +72,10 @@ from itertools import accumulate, chain, combinations, permutations, product
 from typing import Any
 
 LOADED = (
+    __future__,
     abc,
     array,
     ast,
-    asyncio,
-    atexit,
     base64,
     binascii,
     bisect,
@@ -99,12 +83,8 @@ LOADED = (
     cmath,
     collections,
     collections.abc,
-    colorsys,
-    concurrent.futures,
     contextlib,
-    contextvars,
     copy,
-    csv,
     ctypes,
     dataclasses,
     datetime,
@@ -114,44 +94,32 @@ LOADED = (
     fractions,
     functools,
     gc,
-    graphlib,
     hashlib,
     heapq,
-    hmac,
     inspect,
     io,
     itertools,
     json,
     keyword,
-    locale,
     logging,
     math,
     mmap,
-    multiprocessing,
     numbers,
     operator,
     os,
     os.path,
-    pathlib,
-    pickle,
-    platform,
     pprint,
     queue,
     random,
     re,
-    reprlib,
     resource,
-    secrets,
     select,
-    shutil,
     signal,
     socket,
     statistics,
     string,
     struct,
-    subprocess,
     sys,
-    tempfile,
     textwrap,
     threading,
     time,

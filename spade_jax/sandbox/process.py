@@ -3,6 +3,7 @@
 import asyncio
 import collections
 import json
+import os
 import pathlib
 import socket
 import subprocess
@@ -10,16 +11,21 @@ import sys
 import typing
 
 import spade_jax
-from spade_jax import config
 from spade_jax.sandbox import limits
+from spade_jax.sandbox.commands import COMMAND, EVENT, FORK, FORKED, KILL, REFUSED, REPORT_BYTES
 from spade_jax.sandbox.faults import HostFault
-from spade_jax.sandbox.zygote import COMMAND, EVENT, FORK, FORKED, KILL, REPORT_BYTES
+
+if typing.TYPE_CHECKING:
+    from spade_jax import config
 
 START_SECONDS = 30.0
 END_SECONDS = 10.0
+# Modules such as random and threading ask for a visit after each fork. A zygote has one thread and
+# a child seeds its own numbers, so all those visits would do is to copy pages: two thirds of what
+# a bare fork costs.
 BOOT = (
-    "import sys; sys.path.insert(0, sys.argv[1]); from spade_jax.sandbox import zygote; "
-    "zygote.main(int(sys.argv[2]), sys.argv[3])"
+    "import os, sys; os.register_at_fork = lambda **hooks: None; sys.path.insert(0, sys.argv[1]); "
+    "from spade_jax.sandbox import zygote; zygote.main(int(sys.argv[2]), sys.argv[3])"
 )
 # No site-packages, no user folder, nothing of the working directory, no bytecode written. Not
 # isolated mode (-I): it would also ignore PYTHONHASHSEED, which must be the same on every host.
@@ -31,6 +37,9 @@ class Listener(typing.Protocol):
 
     def on_forked(self, instance: int) -> None:
         """The child of ``instance`` lives."""
+
+    def on_refused(self, instance: int, reason: str) -> None:
+        """No child could be made for ``instance``."""
 
     def on_reaped(self, instance: int, status: int) -> None:
         """The child of ``instance`` is gone; ``status`` as of waitpid."""
@@ -53,7 +62,7 @@ class ZygoteProcess:
         self._lost = False
 
     @classmethod
-    async def start(cls, settings: config.Sandbox, listener: Listener) -> "ZygoteProcess":
+    async def start(cls, settings: "config.Sandbox", listener: Listener) -> "ZygoteProcess":
         """A zygote that has passed its self-test.
 
         Raises:
@@ -66,6 +75,7 @@ class ZygoteProcess:
             "cpu_seconds": settings.cpu_seconds,
             "message": settings.message_bytes,
             "instances": settings.instances,
+            "own_namespaces": settings.own_namespaces,
         }
         root = str(pathlib.Path(spade_jax.__file__).parent.parent)
         arguments = [root, str(theirs.fileno()), json.dumps(values)]
@@ -147,6 +157,8 @@ class ZygoteProcess:
             event, instance, status = EVENT.unpack(message)
             if event == FORKED:
                 self._listener.on_forked(instance)
+            elif event == REFUSED:
+                self._listener.on_refused(instance, os.strerror(status))
             else:
                 self._listener.on_reaped(instance, status)
 

@@ -35,8 +35,7 @@ def encode(value: Any, limit: int) -> bytes:
       WireError: ``value`` has no JSON form.
     """
     try:
-        text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-        payload = text.encode("utf-8")
+        payload = _ENCODER.encode(value).encode("utf-8")
     except (TypeError, ValueError, RecursionError) as error:
         raise WireError(f"not JSON: {error}") from error
     if len(payload) > limit:
@@ -52,7 +51,7 @@ def decode(payload: bytes) -> Any:
         deeper than ``MAX_DEPTH``.
     """
     try:
-        value = json.loads(payload.decode("utf-8"), parse_constant=_refuse_constant)
+        value = _DECODER.decode(payload.decode("utf-8"))
     except (ValueError, RecursionError) as error:
         raise WireError(f"not JSON: {error}") from error
     _check(value, MAX_DEPTH)
@@ -61,6 +60,11 @@ def decode(payload: bytes) -> Any:
 
 def _refuse_constant(name: str) -> NoReturn:
     raise WireError(f"{name} is not a finite number")
+
+
+# Made once: json.dumps and json.loads make one for every message when given options.
+_ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+_DECODER = json.JSONDecoder(parse_constant=_refuse_constant)
 
 
 def _check(value: Any, depth: int) -> None:

@@ -7,6 +7,7 @@ socket is handed from the host to the child unread.
 
 import contextlib
 import dataclasses
+import functools
 import gc
 import heapq
 import json
@@ -14,19 +15,36 @@ import os
 import select
 import signal
 import socket
-import struct
 import sys
 
-from spade_jax.sandbox import child, enclosure, limits, prelude, seccomp
+from spade_jax.sandbox import child, enclosure, limits, prelude, seccomp, wire
+from spade_jax.sandbox.commands import COMMAND, EVENT, FORK, FORKED, REAPED, REFUSED, REPORT_BYTES
 
-# Host to zygote: what to do, and to which instance. A fork carries the child's socket.
-COMMAND = struct.Struct(">cQ")
-FORK, KILL = b"F", b"K"
-# Zygote to host: what happened, to which instance, and the wait status of a reaped one.
-EVENT = struct.Struct(">cQi")
-FORKED, REAPED = b"f", b"r"
 CHILD_SOCKET = 3
-REPORT_BYTES = 65536
+# A game of ours, played in the zygote until caches are filled and bytecode has specialised: pages
+# that are written here are not copied by every child.
+WARM_UP_PLAYS = 20
+WARM_UP = '''
+class WarmUpEnv:
+    """Nothing to win."""
+
+    def __init__(self, max_turns=3):
+        self.max_turns = max_turns
+        self.reset()
+
+    def reset(self, seed=None):
+        self.turn, self.number = 0, random.randint(1, 9)
+        return f"{self.number} of {self.max_turns}: \\\\boxed{{x}}", {}
+
+    def step(self, action):
+        self.turn += 1
+        match = re.search(r"\\\\boxed\\{(.*)\\}", action)
+        right = match is not None and match.group(1) == str(self.number)
+        return f"turn {self.turn}", 1.0 if right else 0.0, right, self.turn > 2, {}
+
+    def solution(self):
+        return [str(self.number)]
+'''
 
 
 @dataclasses.dataclass
@@ -46,11 +64,13 @@ class Zygote:
         caps: limits.Limits,
         rules: seccomp.Filter | None,
         uid_base: int | None,
+        namespaces: enclosure.InstanceNamespaces | None,
     ):
         self._control = control
         self._caps = caps
         self._rules = rules
         self._uid_base = uid_base
+        self._namespaces = namespaces
         self._children: dict[int, Child] = {}  # by pid
         self._pids: dict[int, int] = {}  # by instance
         self._free_slots: list[int] = []
@@ -95,7 +115,15 @@ class Zygote:
 
     def _fork(self, instance: int, descriptor: int) -> None:
         slot = heapq.heappop(self._free_slots) if self._free_slots else len(self._children)
-        pid = os.fork()
+        try:
+            if self._namespaces is not None:
+                self._namespaces.before_fork()
+            pid = os.fork()
+        except OSError as error:  # the machine is out of memory or processes
+            heapq.heappush(self._free_slots, slot)
+            os.close(descriptor)
+            self._control.send(EVENT.pack(REFUSED, instance, error.errno))
+            return
         if pid == 0:
             self._become_child(descriptor, slot)
         os.close(descriptor)
@@ -110,7 +138,11 @@ class Zygote:
             os.dup2(descriptor, CHILD_SOCKET)
             os.closerange(CHILD_SOCKET + 1, 1 << 16)
             uid = None if self._uid_base is None else self._uid_base + slot
-            limits.confine(self._caps, self._rules, uid, self._pid)
+            parent = self._pid
+            if self._namespaces is not None:
+                self._namespaces.after_fork()
+                parent = 0  # it is out of sight of the first process of a namespace
+            limits.confine(self._caps, self._rules, uid, parent)
             gc.enable()
             child.serve(CHILD_SOCKET, self._caps.message)
         finally:
@@ -141,11 +173,14 @@ def kill(pid: int) -> None:
         os.killpg(pid, signal.SIGKILL)
 
 
-def enclose() -> dict[str, str]:
-    """Puts this process into all layers that are shared; returns layer -> '' or what is missing.
+def enclose(
+    own_namespaces: bool,
+) -> tuple[dict[str, str], enclosure.InstanceNamespaces | None]:
+    """Puts this process into all layers that are shared.
 
-    Goes on in a child of the caller, the first process of the new pid namespace; the caller
-    waits for it and ends with it.
+    Returns layer -> '' or what is missing, and what gives children namespaces of their own, if
+    asked for. Goes on in a child of the caller, the first process of the new pid namespace; the
+    caller waits for it and ends with it.
     """
     layers = enclosure.enter_namespaces()
     inner = os.fork()
@@ -154,18 +189,35 @@ def enclose() -> dict[str, str]:
         _, status = os.waitpid(inner, 0)
         os._exit(0 if status == 0 else 1)
     limits.die_with_parent()
+    namespaces = None
+    layers["instance_namespaces"] = "not asked for" if not own_namespaces else "no pid namespace"
+    if own_namespaces and not layers["pid_namespace"]:
+        namespaces = enclosure.InstanceNamespaces()
+        layers["instance_namespaces"] = limits.possible(namespaces.before_fork)
     layers["empty_root"] = (
         "no mount namespace" if layers["mount_namespace"] else enclosure.enter_empty_root()
     )
     layers["no_new_privileges"] = enclosure.no_new_privileges()
     layers["landlock"] = enclosure.enter_landlock()
-    return layers
+    return layers, namespaces
+
+
+def warm_up(limit: int) -> None:
+    """Does all that a child does first."""
+    for _ in range(WARM_UP_PLAYS):
+        instance = child.Instance()
+        for request in (["open", WARM_UP, 3], ["reset", 1], ["step", "\\boxed{1}"], ["solution"]):
+            decoder = wire.Decoder(limit)
+            message = decoder.feed(wire.encode(request, limit))
+            assert message is not None
+            child.answer(instance, message[0], limit)
 
 
 def main(descriptor: int, settings: str) -> None:
     """Entry point of the fresh interpreter; ``settings`` is JSON made by the host."""
     values = json.loads(settings)
     instances = values.pop("instances")
+    own_namespaces = values.pop("own_namespaces")
     caps = limits.Limits(**values)
     sys.path.clear()
     os.environ.clear()
@@ -174,17 +226,27 @@ def main(descriptor: int, settings: str) -> None:
     control = socket.socket(fileno=descriptor)
     uid_base = limits.private_uid_base(instances)
     limits.die_with_parent()
-    layers = enclose()
+    layers, namespaces = enclose(own_namespaces)
+    if namespaces is not None and not layers["instance_namespaces"]:
+        layers["instance_namespaces"] = limits.possible(namespaces.after_fork)
+    if layers["instance_namespaces"]:
+        namespaces = None
     program = seccomp.program()
     rules = seccomp.Filter(program) if program else None
-    layers["seccomp"] = "" if rules else "no filter for this machine"
-    layers["private_uid"] = (
-        "" if uid_base is not None or layers.get("user_namespace") == "" else "not root"
-    )
-    layers |= limits.self_test(caps, rules, uid_base)
-    control.send(json.dumps(layers).encode()[:REPORT_BYTES])
-    os.dup2(0, 2)  # standard error was kept for a failure up to here
+    layers["seccomp"] = limits.possible(rules.load) if rules else "no filter for this machine"
+    if layers["seccomp"]:
+        rules = None
+    layers["private_uid"] = "not root"
+    if uid_base is not None:
+        layers["private_uid"] = limits.possible(functools.partial(limits.become, uid_base))
+    if layers["private_uid"]:
+        uid_base = None
+    limits.confine_for_good(caps)
+    warm_up(caps.message)
     gc.collect()
     gc.disable()
     gc.freeze()
-    Zygote(control, caps, rules, uid_base).run()
+    layers |= limits.self_test(caps, rules, uid_base)
+    control.send(json.dumps(layers).encode()[:REPORT_BYTES])
+    os.dup2(0, 2)  # standard error was kept for a failure up to here
+    Zygote(control, caps, rules, uid_base, namespaces).run()

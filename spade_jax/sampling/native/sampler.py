@@ -8,6 +8,7 @@ Every shape that runs is one of :class:`Shapes`; :meth:`NativeSampler.warm_up` c
 
 import asyncio
 import concurrent.futures
+import contextlib
 import math
 import threading
 import typing
@@ -48,7 +49,7 @@ class NativeSampler:
           ValueError: the cache cannot hold one sequence of ``settings.context`` tokens.
         """
         graphdef, params = nnx.split(model)
-        self._forward = Forward(graphdef, jax.eval_shape(lambda: params), PAGE_SIZE)
+        self._forward = Forward.of(graphdef, params, PAGE_SIZE)
         self._vocabulary, self._context = model.config.vocabulary, settings.context
         page_bytes = PAGE_SIZE * self._forward.token_bytes()
         pages = min(
@@ -102,6 +103,11 @@ class NativeSampler:
                 if sequence in self._answers:
                     self._answers[sequence].cancel()
 
+    @contextlib.asynccontextmanager
+    async def party(self) -> typing.AsyncIterator[None]:
+        """Nothing to keep: this sampler waits for nobody."""
+        yield
+
     def release(self, session: str) -> None:
         """Forgets a session's cached prefix."""
         self._scheduler.pages.release(session)
@@ -132,8 +138,9 @@ class NativeSampler:
                 self._run_decode(DecodePlan([], rows, pages))
 
     def compiled(self) -> int:
-        """Programs compiled so far."""
-        return self._forward.prefill._cache_size() + self._forward.decode._cache_size()
+        """Programs compiled so far, in this process."""
+        programs: list[typing.Any] = [Forward.prefill, Forward.decode]
+        return sum(program._cache_size() for program in programs)
 
     async def _drive(self) -> None:
         """Runs calls on the device until there is nothing left to do."""

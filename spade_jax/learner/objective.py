@@ -1,0 +1,61 @@
+"""From parameters and a micro-batch to a loss: model, head and objective in one function."""
+
+import dataclasses
+from typing import Any
+
+import jax
+from flax import nnx
+
+from spade_jax.learner import loss
+from spade_jax.learner.logprobs import target_logp
+from spade_jax.learner.packing import Batch
+from spade_jax.models import sharding
+
+
+@dataclasses.dataclass(frozen=True)
+class Supervised:
+    """Loss of one micro-batch as a function of parameters; equal ones share compiled code.
+
+    ``graph`` is the model's static half; ``shards`` the blocks of rows that devices hold.
+    """
+
+    graph: Any
+    shards: int
+
+    def __call__(
+        self, params: Any, reference: Any, batch: Batch
+    ) -> tuple[jax.Array, dict[str, jax.Array]]:
+        logp_bt, _ = self.logp(params, batch)
+        value = loss.supervised_loss(logp_bt, batch)
+        return value, {"loss": value}
+
+    def logp(self, params: Any, batch: Batch) -> tuple[jax.Array, jax.Array]:
+        """Log-probs and entropies of the weighted predictions, float32 [b, t]."""
+        model = nnx.merge(self.graph, params)
+        h_btd = model.hidden(batch.token_bt, batch.position_bt, batch.segment_bt)
+        # Gathered over fsdp once, not once a chunk.
+        w_vd = sharding.constrain(model.head().astype(h_btd.dtype), "vocabulary", None)
+        needed_bt = batch.loss_weight_bt > 0
+        return target_logp(
+            h_btd, w_vd, batch.target_bt, batch.temperature_bt, needed_bt, self.shards
+        )
+
+
+@dataclasses.dataclass(frozen=True)
+class Policy(Supervised):
+    """The policy objective; outputs are also per-token ``logp``, ``entropy`` and perhaps ``kl``."""
+
+    loss: loss.PolicyLoss
+
+    def __call__(
+        self, params: Any, reference: Any, batch: Batch
+    ) -> tuple[jax.Array, dict[str, jax.Array]]:
+        logp_bt, entropy_bt = self.logp(params, batch)
+        output = {"logp": logp_bt, "entropy": entropy_bt}
+        reference_logp_bt = None
+        if reference is not None:
+            reference_logp_bt, _ = self.logp(reference, batch)
+            output["kl"] = loss.k3(logp_bt, reference_logp_bt)
+        old_logp_bt = jax.lax.stop_gradient(logp_bt)
+        value = self.loss(logp_bt, old_logp_bt, entropy_bt, reference_logp_bt, batch)
+        return value, output | {"loss": value}

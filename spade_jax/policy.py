@@ -1,0 +1,39 @@
+"""The policy of a run: where its weights come from at the start, and what a run made of them."""
+
+import dataclasses
+from pathlib import Path
+
+from transformers import PreTrainedTokenizerFast
+
+from spade_jax import config
+from spade_jax.models import loading
+from spade_jax.models.transformer import Transformer
+from spade_jax.progress import RunProgress
+from spade_jax.warm_start import stage
+
+INITIAL = "initial"
+"""Folder of a run directory that holds the taught model, in Hugging Face format."""
+
+
+def prepare(
+    settings: config.Config, workdir: Path, progress: RunProgress
+) -> tuple[Transformer, PreTrainedTokenizerFast]:
+    """The initial policy; taught first, if the config says so and nobody has done it before."""
+    initial = workdir / INITIAL
+    if settings.warm_start.enabled and not initial.exists():
+        stage.taught(settings, initial, progress)
+    return load(settings, workdir)
+
+
+def load(settings: config.Config, workdir: Path) -> tuple[Transformer, PreTrainedTokenizerFast]:
+    """Architecture, initial weights and tokenizer of the run in ``workdir``."""
+    model = settings.model
+    if (workdir / INITIAL).exists():
+        model = dataclasses.replace(model, source=str(workdir / INITIAL))
+    transformer, tokenizer = loading.load(model, settings.seed)
+    if tokenizer is None:
+        raise config.ConfigError(
+            f"config.model.tokenizer: nothing is set and {model.source!r} comes without one; "
+            "name a folder or hub id, or let config.warm_start make one"
+        )
+    return transformer, tokenizer

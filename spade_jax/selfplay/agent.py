@@ -1,0 +1,189 @@
+"""The agent plays an instance: an append-only token list, turn by turn."""
+
+import contextlib
+import dataclasses
+
+from spade_jax import config
+from spade_jax.environments import parsing
+from spade_jax.sampling.interface import Request, Sampler, SamplingParams
+from spade_jax.sampling.rendering import Renderer
+from spade_jax.sandbox.faults import EnvironmentFault, HostFault
+from spade_jax.sandbox.host import EnvironmentHost
+from spade_jax.selfplay import prompts, rewards
+from spade_jax.selfplay.ledger import Arm
+from spade_jax.selfplay.state import Environment, Sample
+
+# How an episode ended. The first four are scored; a fault is never a loss of the agent.
+SCORED = ("terminated", "truncated", "turn_limit", "length")
+
+
+@dataclasses.dataclass(frozen=True)
+class Turn:
+    """One agent message and the environment's answer to it."""
+
+    reply: str
+    action: str
+    observation: str
+    reward: float
+
+
+@dataclasses.dataclass
+class Episode:
+    """One play of an instance.
+
+    Attributes:
+      status: 'terminated', 'truncated' (by the environment), 'turn_limit', 'length' (reply or
+        episode out of tokens), 'environment_fault', 'host_fault' or 'refused' (by the sampler).
+      samples: token sequences to train on: one, or one a turn where the chat template rewrites
+        history.
+    """
+
+    environment: Environment
+    iteration: int
+    arm: Arm
+    seed: int
+    play: int
+    status: str = "turn_limit"
+    fault: str = ""
+    observation: str = ""
+    turns: list[Turn] = dataclasses.field(default_factory=list)
+    samples: list[Sample] = dataclasses.field(default_factory=list)
+
+    @property
+    def scored(self) -> bool:
+        return self.status in SCORED
+
+    @property
+    def episode_return(self) -> float:
+        paid = [turn.reward for turn in self.turns]
+        return rewards.episode_return(paid, self.status == "terminated")
+
+    @property
+    def uid(self) -> str:
+        return f"{self.iteration}/{self.environment.sha[:16]}/{self.arm}/{self.play}"
+
+
+class Agent:
+    """Plays episodes with the current policy."""
+
+    def __init__(
+        self,
+        sampler: Sampler,
+        host: EnvironmentHost,
+        renderer: Renderer,
+        settings: config.Agent,
+        prompt_set: str,
+    ):
+        self._sampler = sampler
+        self._host = host
+        self._renderer = renderer
+        self._settings = settings
+        self._prompt_set = prompt_set
+
+    async def play(self, episode: Episode) -> Episode:
+        """Plays ``episode`` to its end, filling it in. Faults become its status."""
+        async with self._sampler.party():
+            try:
+                await self._play(episode)
+            except EnvironmentFault as fault:
+                episode.status, episode.fault = "environment_fault", str(fault)
+            except HostFault as fault:
+                episode.status, episode.fault = "host_fault", str(fault)
+            finally:
+                self._sampler.release(episode.uid)
+        return episode
+
+    async def _play(self, episode: Episode) -> None:
+        handle = await self._host.open(episode.environment.source, self._settings.max_turns)
+        try:
+            episode.observation = await self._host.reset(handle, episode.seed)
+            conversation = Conversation(self._renderer, self._first_message(episode))
+            for _ in range(self._settings.max_turns):
+                if not await self._turn(episode, conversation, handle):
+                    break
+            episode.samples = conversation.samples
+        finally:
+            with contextlib.suppress(HostFault):
+                await self._host.close(handle)
+
+    def _first_message(self, episode: Episode) -> list[dict[str, str]]:
+        hint = episode.environment.hint if episode.arm == "hinted" else None
+        return prompts.agent(self._prompt_set, observation=episode.observation, hint=hint)
+
+    async def _turn(self, episode: Episode, conversation: "Conversation", handle: int) -> bool:
+        """One message and its answer; True if the episode goes on."""
+        settings = self._settings
+        room = settings.max_episode_tokens - len(conversation.tokens)
+        if room <= 0:
+            episode.status = "length"
+            return False
+        params = SamplingParams(
+            max_tokens=min(settings.max_tokens, room),
+            temperature=settings.temperature,
+            top_p=settings.top_p,
+            top_k=settings.top_k,
+            stop_ids=self._renderer.stop_ids,
+        )
+        uid = f"{episode.uid}/{len(episode.turns)}"
+        request = Request(list(conversation.tokens), params, uid, session=episode.uid)
+        (completion,) = await self._sampler.generate([request])
+        if completion.finish_reason == "refused":
+            episode.status, episode.fault = "refused", completion.refusal
+            return False
+        conversation.sampled(completion.tokens, completion.logp)
+        if completion.finish_reason == "length":
+            episode.status = "length"
+            return False
+        reply = self._renderer.decode(completion.tokens)
+        action = parsing.parse_action(reply)
+        result = await self._host.step(handle, action)
+        episode.turns.append(Turn(reply, action, result.observation, result.reward))
+        if result.terminated or result.truncated:
+            episode.status = "terminated" if result.terminated else "truncated"
+            return False
+        conversation.observed(result.observation)
+        return True
+
+
+class Conversation:
+    """Token ids of a dialogue: what was sampled is what is kept, never decoded and re-encoded.
+
+    Where the chat template rewrites earlier turns (it drops thinking, say), each turn is a sample
+    of its own: the rendered history, untrained, and the reply.
+    """
+
+    def __init__(self, renderer: Renderer, messages: list[dict[str, str]]):
+        self._renderer = renderer
+        self._messages = list(messages)
+        self._reply: list[int] = []
+        self.samples = [_start(renderer.prompt(messages))]
+
+    @property
+    def tokens(self) -> list[int]:
+        return self.samples[-1].tokens
+
+    def sampled(self, tokens: list[int], logp: list[float]) -> None:
+        """The policy's message, stop token included."""
+        self._reply = tokens
+        _append(self.samples[-1], tokens, True, logp)
+
+    def observed(self, text: str) -> None:
+        """The environment's answer."""
+        answer = {"role": "user", "content": text}
+        if self._renderer.append_only:
+            tokens = self._renderer.extend(self._reply, [answer])
+            _append(self.samples[-1], tokens, False, [0.0] * len(tokens))
+            return
+        reply = {"role": "assistant", "content": self._renderer.decode(self._reply)}
+        self._messages += [reply, answer]
+        self.samples.append(_start(self._renderer.prompt(self._messages)))
+
+
+def _start(tokens: list[int]) -> Sample:
+    return Sample(list(tokens), [False] * len(tokens), [0.0] * len(tokens))
+
+
+def _append(sample: Sample, tokens: list[int], trained: bool, logp: list[float]) -> None:
+    sample.tokens.extend(tokens)
+    sample.trained.extend([trained] * len(tokens))
+    sample.logp.extend(logp)

@@ -1,0 +1,247 @@
+"""The designer writes an environment set: document, memory, prompt, program, validation."""
+
+import asyncio
+import dataclasses
+import hashlib
+import random
+import re
+import time
+from collections.abc import Sequence
+
+from spade_jax import config
+from spade_jax.data.corpus import Document
+from spade_jax.environments import parsing, validation
+from spade_jax.sampling.interface import Completion, Request, Sampler, SamplingParams
+from spade_jax.sampling.rendering import Renderer
+from spade_jax.sandbox.faults import HostFault
+from spade_jax.sandbox.host import EnvironmentHost
+from spade_jax.selfplay import prompts, schedule
+from spade_jax.selfplay.memory import Memory, Record
+from spade_jax.selfplay.state import Environment, Sample
+
+
+@dataclasses.dataclass(frozen=True)
+class Slot:
+    """The place of one environment in the set."""
+
+    index: int
+    skill: str
+
+
+@dataclasses.dataclass
+class Attempt:
+    """One try at filling a slot. ``outcome`` is 'accepted' or the name of what refused it."""
+
+    slot: Slot
+    number: int
+    document: Document | None
+    exemplars: list[Record]
+    prompt: list[int]
+    outcome: str = "unfinished"
+    reason: str = ""
+    reply: str = ""
+    source: str = ""
+    sample: Sample | None = None
+    report: validation.Report | None = None
+
+
+class Designer:
+    """Fills slots with environments. Attempts of one round are sampled together."""
+
+    def __init__(
+        self,
+        sampler: Sampler,
+        host: EnvironmentHost,
+        renderer: Renderer,
+        settings: config.Config,
+    ):
+        self._sampler = sampler
+        self._host = host
+        self._renderer = renderer
+        self._settings = settings
+
+    async def write(
+        self,
+        slots: Sequence[Slot],
+        iteration: int,
+        documents: Sequence[Document | None],
+        memory: Memory,
+        taken: Sequence[str],
+    ) -> tuple[list[Environment], list[Attempt]]:
+        """An environment for as many slots as possible, and every attempt made.
+
+        Works in rounds: all slots that lack an environment make one attempt each. What a round
+        accepts is settled in the order of slots, so the result does not depend on timing. When
+        ``designer.deadline`` seconds have passed no new round begins and unfinished attempts are
+        given up; what was accepted stays.
+
+        Args:
+          documents: one for each slot and attempt, slot-major.
+          taken: sources that a new environment must not repeat.
+        """
+        settings = self._settings.designer
+        deadline = time.monotonic() + settings.deadline
+        accepted: dict[int, Environment] = {}
+        attempts: list[Attempt] = []
+        for number in range(settings.attempts):
+            open_slots = [slot for slot in slots if slot.index not in accepted]
+            if not open_slots or time.monotonic() >= deadline:
+                break
+            batch = []
+            for slot in open_slots:
+                document = documents[slots.index(slot) * settings.attempts + number]
+                batch.append(self._prepare(slot, number, iteration, document, memory))
+            attempts += batch
+            tasks = [asyncio.create_task(self._attempt(item, iteration, taken)) for item in batch]
+            _, late = await asyncio.wait(tasks, timeout=max(0.0, deadline - time.monotonic()))
+            for task in late:
+                task.cancel()
+            for result in await asyncio.gather(*tasks, return_exceptions=True):
+                if isinstance(result, Exception):
+                    raise result
+            for item in batch:
+                sources = [*taken, *(other.source for other in accepted.values())]
+                if environment := self._settle(item, iteration, sources):
+                    accepted[item.slot.index] = environment
+        return [accepted[index] for index in sorted(accepted)], attempts
+
+    def _prepare(
+        self,
+        slot: Slot,
+        number: int,
+        iteration: int,
+        document: Document | None,
+        memory: Memory,
+    ) -> Attempt:
+        seed = schedule.derive_seed(self._settings.seed, "memory", iteration, slot.index, number)
+        rng = random.Random(seed)
+        exemplars = memory.exemplars(slot.skill, rng)
+        avoid = memory.avoid(slot.skill, rng)
+        prompt = self._fit(slot.skill, document, exemplars, avoid)
+        return Attempt(slot, number, document, exemplars, prompt)
+
+    def _fit(
+        self,
+        skill: str,
+        document: Document | None,
+        exemplars: list[Record],
+        avoid: list[Record],
+    ) -> list[int]:
+        """Prompt ids that leave ``max_tokens`` of the context: the document gives way first."""
+        settings = self._settings
+        budget = settings.sampler.context - settings.designer.max_tokens
+        words = settings.corpus.max_tokens
+        body = self._renderer.text(document.text) if document else []
+        while True:
+            excerpt = None
+            if document is not None:
+                text = self._renderer.decode(body[:words])
+                excerpt = dataclasses.replace(document, text=text)
+            messages = prompts.designer(
+                settings.designer.prompts,
+                skill=skill,
+                difficulty=settings.designer.difficulty,
+                document=excerpt,
+                exemplars=exemplars,
+                avoid=avoid,
+                max_turns=settings.agent.max_turns,
+            )
+            tokens = self._renderer.prompt(messages)
+            tokens = tokens + self._renderer.text(settings.designer.prefill)
+            excess = len(tokens) - budget
+            if excess <= 0:
+                return tokens
+            if document is not None and min(words, len(body)) > 0:
+                words = max(0, min(words, len(body)) - excess)
+            elif exemplars:
+                exemplars.pop()
+            else:
+                raise config.ConfigError(
+                    f"config.sampler.context: {settings.sampler.context} cannot hold the prompt "
+                    f"of the designer and designer.max_tokens = {settings.designer.max_tokens}; "
+                    f"raise it by {excess} or lower designer.max_tokens"
+                )
+
+    async def _attempt(self, attempt: Attempt, iteration: int, taken: Sequence[str]) -> None:
+        """Samples, parses and validates, noting the outcome in ``attempt``."""
+        settings = self._settings.designer
+        params = SamplingParams(
+            max_tokens=settings.max_tokens,
+            temperature=settings.temperature,
+            top_p=settings.top_p,
+            top_k=settings.top_k,
+            stop_ids=self._renderer.stop_ids,
+        )
+        uid = f"{iteration}/slot/{attempt.slot.index}/{attempt.number}"
+        async with self._sampler.party():
+            (completion,) = await self._sampler.generate([Request(attempt.prompt, params, uid)])
+        if completion.finish_reason == "refused":
+            attempt.outcome, attempt.reason = "refused", completion.refusal
+            return
+        attempt.sample = _sample(attempt.prompt, completion)
+        attempt.reply = settings.prefill + self._renderer.decode(completion.tokens)
+        if completion.finish_reason == "length":
+            attempt.outcome, attempt.reason = "length", "ran out of designer.max_tokens"
+            return
+        try:
+            attempt.source = parsing.parse_source(attempt.reply)
+        except parsing.ParseFailure as failure:
+            attempt.outcome, attempt.reason = failure.kind, failure.reason
+            return
+        try:
+            attempt.report = await validation.validate(
+                self._host,
+                attempt.source,
+                self._settings.validation,
+                taken,
+                self._settings.agent.max_turns,
+            )
+        except HostFault as fault:
+            attempt.outcome, attempt.reason = "host_fault", str(fault)
+            return
+        attempt.outcome, attempt.reason = self._verdict(attempt.report)
+
+    def _verdict(self, report: validation.Report) -> tuple[str, str]:
+        """'accepted', or the first required check that did not pass, and its reason."""
+        if report.accepted:
+            return "accepted", ""
+        required = self._settings.validation.required or validation.CHECKS
+        refusing = next(
+            check for check in report.checks if check.name in required and check.status != "passed"
+        )
+        return refusing.name, refusing.reason
+
+    def _settle(
+        self, attempt: Attempt, iteration: int, sources: Sequence[str]
+    ) -> Environment | None:
+        """The environment of an accepted attempt, unless an earlier one is nearly the same."""
+        if attempt.outcome != "accepted" or attempt.sample is None:
+            return None
+        likeness = max(
+            (validation.similarity(attempt.source, other) for other in sources), default=0.0
+        )
+        if likeness >= self._settings.validation.similarity:
+            attempt.outcome = "duplicate"
+            attempt.reason = f"{likeness:.2f} of its token trigrams are an earlier environment's"
+            return None
+        slug = re.sub(r"\W+", "_", attempt.slot.skill.lower())
+        return Environment(
+            sha=hashlib.sha256(attempt.source.encode()).hexdigest(),
+            name=f"{iteration:05d}_{attempt.slot.index:03d}_{slug}",
+            skill=attempt.slot.skill,
+            slot=attempt.slot.index,
+            written=iteration,
+            source=attempt.source,
+            document=attempt.document.id if attempt.document else "",
+            exemplars=[record.environment for record in attempt.exemplars],
+            sample=attempt.sample,
+        )
+
+
+def _sample(prompt: list[int], completion: Completion) -> Sample:
+    fixed = len(prompt)
+    return Sample(
+        tokens=[*prompt, *completion.tokens],
+        trained=[False] * fixed + [True] * len(completion.tokens),
+        logp=[0.0] * fixed + list(completion.logp),
+    )

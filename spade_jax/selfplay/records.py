@@ -1,0 +1,113 @@
+"""The run directory: everything a person may want to read of a run, written as it happens."""
+
+import dataclasses
+import json
+import os
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from spade_jax.selfplay.agent import Episode
+from spade_jax.selfplay.designer import Attempt
+from spade_jax.selfplay.state import Environment
+
+
+class Records:
+    """Writers of one run directory. Writing a thing again replaces it, so a resume is harmless.
+
+    Layout: ``metrics.jsonl``, ``environments/NAME/{environment.json,source.py,hint.txt,
+    checks.json}``, ``rejections/NAME.json``, ``episodes/ITERATION/NAME_ARM_PLAY.json``.
+    """
+
+    def __init__(self, workdir: Path):
+        self.workdir = workdir
+        workdir.mkdir(parents=True, exist_ok=True)
+
+    def environment(self, environment: Environment, attempt: Attempt) -> None:
+        folder = self._folder("environments", environment.name)
+        (folder / "source.py").write_text(environment.source)
+        (folder / "hint.txt").write_text(environment.hint or "")
+        document = attempt.document
+        facts = {
+            "sha": environment.sha,
+            "skill": environment.skill,
+            "written": environment.written,
+            "slot": environment.slot,
+            "attempt": attempt.number,
+            "document": {"id": document.id, "title": document.title} if document else None,
+            "exemplars": environment.exemplars,
+            "hint": environment.hint,
+        }
+        _write(folder / "environment.json", facts)
+        _write(folder / "checks.json", _checks(attempt))
+
+    def rejection(self, iteration: int, attempt: Attempt) -> None:
+        name = f"{iteration:05d}_{attempt.slot.index:03d}_{attempt.number}"
+        facts = {
+            "iteration": iteration,
+            "slot": attempt.slot.index,
+            "skill": attempt.slot.skill,
+            "attempt": attempt.number,
+            "outcome": attempt.outcome,
+            "reason": attempt.reason,
+            "document": attempt.document.id if attempt.document else None,
+            "reply": attempt.reply,
+            "source": attempt.source,
+            "checks": _checks(attempt),
+        }
+        _write(self._folder("rejections") / f"{name}.json", facts)
+
+    def episode(self, episode: Episode) -> None:
+        environment = episode.environment
+        facts = {
+            "environment": environment.name,
+            "sha": environment.sha,
+            "skill": environment.skill,
+            "iteration": episode.iteration,
+            "arm": episode.arm,
+            "seed": episode.seed,
+            "status": episode.status,
+            "fault": episode.fault,
+            "return": episode.episode_return if episode.scored else None,
+            "hint": environment.hint if episode.arm == "hinted" else None,
+            "first_observation": episode.observation,
+            "turns": [dataclasses.asdict(turn) for turn in episode.turns],
+            "tokens": sum(sum(sample.trained) for sample in episode.samples),
+        }
+        name = f"{environment.name}_{episode.arm}_{episode.play:03d}.json"
+        _write(self._folder("episodes", f"{episode.iteration:05d}") / name, facts)
+
+    def metrics(self, row: Mapping[str, Any]) -> None:
+        with (self.workdir / "metrics.jsonl").open("a") as file:
+            file.write(json.dumps(row) + "\n")
+
+    def read_metrics(self) -> list[dict[str, Any]]:
+        path = self.workdir / "metrics.jsonl"
+        if not path.exists():
+            return []
+        return [json.loads(line) for line in path.read_text().splitlines() if line.endswith("}")]
+
+    def drop_metrics_from(self, iteration: int) -> None:
+        """Removes the rows of iterations that a resumed run is about to repeat."""
+        rows = [row for row in self.read_metrics() if row["iteration"] < iteration]
+        text = "".join(json.dumps(row) + "\n" for row in rows)
+        temporary = self.workdir / "metrics.jsonl.tmp"
+        temporary.write_text(text)
+        os.replace(temporary, self.workdir / "metrics.jsonl")
+
+    def rejections(self) -> Iterable[dict[str, Any]]:
+        for path in sorted((self.workdir / "rejections").glob("*.json")):
+            yield json.loads(path.read_text())
+
+    def _folder(self, *parts: str) -> Path:
+        folder = self.workdir.joinpath(*parts)
+        folder.mkdir(parents=True, exist_ok=True)
+        return folder
+
+
+def _checks(attempt: Attempt) -> list[dict[str, Any]]:
+    return [dataclasses.asdict(check) for check in attempt.report.checks] if attempt.report else []
+
+
+def _write(path: Path, facts: Any) -> None:
+    path.write_text(json.dumps(facts, indent=1, ensure_ascii=False) + "\n")

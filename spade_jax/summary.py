@@ -1,0 +1,109 @@
+"""The closing summary of a run, and the verdict whether it did what a run must do."""
+
+import collections
+import statistics
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from spade_jax.progress import duration
+
+PHASES = ("design", "hint", "play", "learn", "weights")
+
+
+class RunFailed(Exception):
+    """The run ended but shows no self-play worth the name; the message says what to look at."""
+
+
+def check(rows: Sequence[Mapping[str, Any]], workdir: Path) -> None:
+    """Raises :class:`RunFailed` if too few environments were accepted or no play was undecided."""
+    designed = [row for row in rows if "designer/attempts" in row]
+    asked = sum(row["environments/asked"] for row in designed)
+    accepted = sum(row["environments/accepted"] for row in designed)
+    if 2 * accepted < asked:
+        raise RunFailed(
+            f"only {accepted} of {asked} slots hold an accepted environment; "
+            f"{workdir / 'rejections'} has every refused program and its reason"
+        )
+    if not any(row["environments/mixed"] for row in rows):
+        raise RunFailed(
+            "no environment had plain returns that differ, so nothing could be learned from play; "
+            f"look at {workdir / 'episodes'}: are they all won, all lost, or all cut short?"
+        )
+
+
+def line(row: Mapping[str, Any]) -> str:
+    """One iteration in one line."""
+    parts = [f"{row['environments/accepted']}/{row['environments/asked']} environments"]
+    parts += [
+        f"{label} {row[name]:.2f}"
+        for label, name in (
+            ("plain", "returns/plain"),
+            ("hinted", "returns/hinted"),
+            ("regret", "regret/mean"),
+            ("designer reward", "designer/reward"),
+        )
+        if name in row
+    ]
+    parts.append(f"trained {row['agent/trained']} + {row['designer/trained']}")
+    return ", ".join(parts)
+
+
+def show(rows: Sequence[Mapping[str, Any]], workdir: Path, console: Console) -> None:
+    """Prints what happened in ``rows``, one metrics row an iteration."""
+    designed = [row for row in rows if "designer/attempts" in row]
+    table = Table(title=f"{len(rows)} iterations", show_header=False, title_justify="left")
+    table.add_column(style="bold")
+    table.add_column(overflow="fold")
+    refused: collections.Counter[str] = collections.Counter()
+    for row in designed:
+        for name, count in row.items():
+            if name.startswith("refused/"):
+                refused[name.removeprefix("refused/")] += count
+    table.add_row("environments asked for", str(_total(designed, "environments/asked")))
+    table.add_row("programs written", str(_total(designed, "designer/attempts")))
+    table.add_row("accepted", str(_total(designed, "environments/accepted")))
+    reasons = ", ".join(f"{reason} {count}" for reason, count in refused.most_common())
+    table.add_row("refused", f"{refused.total()}" + (f" ({reasons})" if reasons else ""))
+    for arm in ("plain", "hinted"):
+        count = _total(rows, f"episodes/{arm}")
+        table.add_row(f"{arm} return", f"{_mean(rows, f'returns/{arm}')} over {count} episodes")
+    table.add_row("dropped episodes", str(_total(rows, "episodes/plain_dropped")))
+    table.add_row("regret (hinted − plain)", _mean(rows, "regret/mean"))
+    table.add_row("designer reward", _mean(rows, "designer/reward"))
+    for role in ("agent", "designer"):
+        trained = [row for row in rows if row[f"{role}/trained"]]
+        table.add_row(
+            f"{role} gradient norm",
+            f"{_mean(trained, f'grad_norm/{role}')} in {len(trained)} updates, "
+            f"{_total(rows, f'{role}/trained')} trajectories",
+        )
+    for phase in PHASES:
+        seconds = sum(row.get(f"time/{phase}", 0.0) for row in rows)
+        tokens = _total(rows, f"tokens/{phase}")
+        speed = f", {tokens / seconds:,.0f} tokens/s" if tokens and seconds else ""
+        table.add_row(f"time in {phase}", duration(seconds) + speed)
+    for name, place in (
+        ("metrics", "metrics.jsonl"),
+        ("environments", "environments/"),
+        ("episodes", "episodes/"),
+        ("rejections", "rejections/"),
+        ("checkpoints", "checkpoints/"),
+    ):
+        table.add_row(name, str(workdir / place))
+    console.print(table)
+
+
+def _total(rows: Sequence[Mapping[str, Any]], name: str) -> int:
+    return sum(row.get(name, 0) for row in rows)
+
+
+def _mean(rows: Sequence[Mapping[str, Any]], name: str) -> str:
+    values = [row[name] for row in rows if name in row]
+    if not values:
+        return "–"
+    trend = f" (first {values[0]:.3f}, last {values[-1]:.3f})" if len(values) > 1 else ""
+    return f"{statistics.fmean(values):.3f}{trend}"

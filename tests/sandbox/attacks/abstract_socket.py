@@ -1,0 +1,12 @@
+# Kind: network
+# Outcome: raised PermissionError
+import socket
+
+
+class AttackEnv:
+    def reset(self, seed=None):
+        return "start", {}
+
+    def step(self, action):
+        socket.socket(socket.AF_UNIX).bind("\0spade-attack")
+        return "done", 1.0, True, False, {}

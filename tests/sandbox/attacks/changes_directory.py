@@ -1,0 +1,12 @@
+# Kind: files
+# Outcome: raised PermissionError
+import os
+
+
+class AttackEnv:
+    def reset(self, seed=None):
+        return "start", {}
+
+    def step(self, action):
+        os.chdir("/")
+        return "done", 1.0, True, False, {}

@@ -1,0 +1,8 @@
+# Kind: output
+# Outcome: harmless
+class AttackEnv:
+    def reset(self, seed=None):
+        return "start", {}
+
+    def step(self, action):
+        return "done", 1.0, True, False, {"x": "y" * (1 << 22)}

@@ -1,0 +1,8 @@
+# Kind: output
+# Outcome: too_large
+class AttackEnv:
+    def reset(self, seed=None):
+        return "start", {}
+
+    def step(self, action):
+        return "x" * (1 << 16), 0.0, False, False, {}

@@ -1,0 +1,15 @@
+# Kind: channel
+# Outcome: malformed
+import os
+
+
+class AttackEnv:
+    def reset(self, seed=None):
+        return "start", {}
+
+    def step(self, action):
+        reply = b'["ok",["\xff",0,true,false]]'
+        os.write(3, len(reply).to_bytes(4, "big") + reply)
+        while True:
+            pass
+        return "done", 1.0, True, False, {}

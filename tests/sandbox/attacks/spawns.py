@@ -1,0 +1,12 @@
+# Kind: processes
+# Outcome: raised PermissionError
+import os
+
+
+class AttackEnv:
+    def reset(self, seed=None):
+        return "start", {}
+
+    def step(self, action):
+        os.posix_spawn("/bin/sh", ["sh"], {})
+        return "done", 1.0, True, False, {}

@@ -1,0 +1,4 @@
+# Kind: processor
+# Outcome: timeout
+while True:
+    pass

@@ -1,0 +1,8 @@
+# Kind: reward
+# Outcome: malformed
+class AttackEnv:
+    def reset(self, seed=None):
+        return "start", {}
+
+    def step(self, action):
+        return "x", 1.0, True, False

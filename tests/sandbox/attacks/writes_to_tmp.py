@@ -1,0 +1,10 @@
+# Kind: disk
+# Outcome: raised PermissionError
+class AttackEnv:
+    def reset(self, seed=None):
+        return "start", {}
+
+    def step(self, action):
+        with open("/tmp/spade-attack", "w") as file:
+            file.write("x")
+        return "done", 1.0, True, False, {}

@@ -1,0 +1,72 @@
+"""The summary says what happened; the verdict fails runs that show no self-play."""
+
+import io
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from spade_jax import summary
+
+WORKDIR = Path("runs/x")
+
+
+def row(iteration, asked=6, accepted=6, mixed=2, **more):
+    values = {
+        "iteration": iteration,
+        "environments/asked": asked,
+        "environments/accepted": accepted,
+        "environments/mixed": mixed,
+        "agent/trained": 24,
+        "designer/trained": 6 * (iteration == 2),
+        "grad_norm/agent": 0.5,
+        "grad_norm/designer": 2.0 * (iteration == 2),
+        "episodes/plain": 24,
+        "returns/plain": 0.25,
+        "tokens/play": 300,
+        "time/play": 2.0,
+    }
+    if iteration % 2 == 0:
+        values |= {"designer/attempts": 9, "refused/solvable": 2, "refused/syntax": 1}
+        values |= {"returns/hinted": 0.5, "episodes/hinted": 24, "regret/mean": 0.25}
+    return values | more
+
+
+def text_of(rows):
+    console = Console(file=io.StringIO(), width=120)
+    summary.show(rows, WORKDIR, console)
+    return console.file.getvalue()
+
+
+def test_summary_counts():
+    text = " ".join(text_of([row(0), row(1), row(2)]).split())
+    for expected in (
+        "environments asked for │ 12",
+        "programs written │ 18",
+        "accepted │ 12",
+        "refused │ 6 (solvable 4, syntax 2)",
+        "plain return │ 0.250 (first 0.250, last 0.250) over 72 episodes",
+        "hinted return │ 0.500 (first 0.500, last 0.500) over 48 episodes",
+        "designer gradient norm │ 2.000 in 1 updates, 6 trajectories",
+        "time in play │ 0:06, 150 tokens/s",
+        "runs/x/metrics.jsonl",
+    ):
+        assert expected in text, expected
+
+
+def test_one_line_an_iteration():
+    assert summary.line(row(2)) == (
+        "6/6 environments, plain 0.25, hinted 0.50, regret 0.25, trained 24 + 6"
+    )
+
+
+def test_half_of_the_slots_is_enough_and_less_is_not():
+    summary.check([row(0, accepted=3), row(1)], WORKDIR)
+    with pytest.raises(summary.RunFailed, match=r"only 5 of 12 slots .*rejections"):
+        summary.check([row(0, accepted=3), row(1), row(2, accepted=2)], WORKDIR)
+
+
+def test_play_that_is_never_undecided_fails():
+    summary.check([row(0, mixed=0), row(1, mixed=1)], WORKDIR)
+    with pytest.raises(summary.RunFailed, match="nothing could be learned"):
+        summary.check([row(0, mixed=0), row(1, mixed=0)], WORKDIR)
