@@ -23,7 +23,7 @@ def get_config(variant: str = ""):
     schedule, designer, agent = config.schedule, config.designer, config.agent
     schedule.update(k=2, delay=2, slots=12, plain_plays=8, hinted_plays=8)
     designer.update(prompts="small", max_tokens=320, temperature=0.7, top_p=1.0, top_k=0)
-    agent.update(temperature=1.0, top_p=1.0, top_k=0)
+    agent.update(temperature=0.7, top_p=1.0, top_k=0)
     agent.update(max_tokens=24, max_turns=10, max_episode_tokens=512)
     config.hints.update(temperature=0.3, top_p=1.0, max_tokens=48, words=30)
     config.corpus.max_tokens = 64
@@ -35,7 +35,8 @@ def get_config(variant: str = ""):
     if variant in ("", "dense"):
         config.model.architecture = _scratch(dense=variant == "dense")
         config.model.experts = "blocks"
-        config.warm_start.enabled = True
+        config.warm_start.update(enabled=True, programs=1000, plays=6000, hints=300)
+        config.warm_start.update(steps=420, batch_tokens=1600, learning_rate=3e-3)
     elif variant == "pretrained":
         _pretrained(config)
     elif variant == "hf":
@@ -57,6 +58,7 @@ def _scratch(dense: bool) -> dict:
         "head_dim": 32,
         "hidden_act": "silu",
         "max_position_embeddings": 4096,
+        "initializer_range": 0.06,
         "rms_norm_eps": 1e-6,
         "rope_theta": 10000.0,
         "tie_word_embeddings": True,
@@ -81,11 +83,12 @@ def _pretrained(config):
     config.model.source = "smollm2"
     config.iterations = 4
     config.schedule.update(slots=6, plain_plays=4, hinted_plays=4)
-    config.designer.update(max_tokens=512)
-    config.sampler.update(slots=24, context=2048)
-    config.learner.update(learning_rate=1e-5, row_length=2048, rows=1)
-    config.warm_start.update(enabled=True, programs=150, plays=120, hints=30, steps=40)
-    config.warm_start.update(learning_rate=3e-4)
+    config.designer.update(attempts=3, max_tokens=512)
+    config.memory.exemplars = 1
+    config.sampler.update(slots=24, context=1536)
+    config.learner.update(learning_rate=1e-5, row_length=1536, rows=1)
+    config.warm_start.update(enabled=True, programs=120, plays=200, hints=20)
+    config.warm_start.update(steps=60, batch_tokens=800, learning_rate=3e-4)
 
 
 def _language_model(config):

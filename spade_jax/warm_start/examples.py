@@ -18,7 +18,7 @@ from spade_jax.warm_start.families import FAMILIES, Family, Game
 
 Kind = Literal["designer", "hint", "play"]
 
-ABILITIES = (1.0, 1.0, 1.0, 0.9, 0.9, 0.8, 0.5)
+ABILITIES = (1.0, 1.0, 1.0, 0.9, 0.7)
 """Scripted players are drawn from these, so that the model wins some of its games, not all."""
 PLAYS_PER_GAME = 4
 HINTED = 0.5

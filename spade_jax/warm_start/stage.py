@@ -34,10 +34,18 @@ from spade_jax.selfplay import prompts
 from spade_jax.warm_start import examples as examples_
 from spade_jax.warm_start import tokenizer as tokenizer_
 
-DECISIVE = ("beta1", "beta2", "weight_decay", "clip_norm", "row_length", "rows")
+DECISIVE = ("beta1", "beta2", "weight_decay", "clip_norm")
 """Learner settings that matter to imitation."""
 CHECKPOINT_EVERY = 50
 """Updates between checkpoints of the stage."""
+
+
+PLAY_WEIGHT = 3.0
+"""Weight of a played token beside a written one."""
+SHORTEST_ROW = 63
+"""Longest lesson for which rows of 64 tokens are made."""
+ROW_FILL = 0.78
+"""Share of a row's places that lessons fill when packed."""
 
 
 class Progress(Protocol):
@@ -160,19 +168,17 @@ def batches(
 
 
 def lessons(examples: Sequence[examples_.Example], renderer: Renderer) -> list[Trajectory]:
-    """Examples as the learner sees them; every trained token counts the same.
+    """Examples as the learner sees them.
 
-    In examples that show programs the prompt is learnt too: it costs nothing more, and an exemplar
-    is as good a program as the reply.
+    Every trained token counts the same, but in plays, which have few, :data:`PLAY_WEIGHT` times.
     """
     made = []
     for example in examples:
         item = examples_.tokenize(example, renderer)
-        trained = item.trained
-        if example.kind != "play":
-            trained = [False] + [True] * (len(item.tokens) - 1)
-        weight = float(sum(trained))
-        made.append(Trajectory(item.tokens, trained, [0.0] * len(trained), 0.0, weight=weight))
+        weight = sum(item.trained) * (PLAY_WEIGHT if example.kind == "play" else 1.0)
+        made.append(
+            Trajectory(item.tokens, item.trained, [0.0] * len(item.tokens), 0.0, weight=weight)
+        )
     return made
 
 
@@ -183,8 +189,8 @@ def _teach_into(
     examples = _in_new_loop(_examples(settings))
     progress.advance()
     model, tokenizer = initial(settings, examples)
-    learner = Learner(model, imitation(settings.learner), ("lessons",))
     made = lessons(examples, Renderer(tokenizer))
+    learner = Learner(model, imitation(settings, made), ("lessons",))
     with Checkpoints(checkpoints, keep=1) as kept:
         teach(learner, made, settings.warm_start, settings.seed, progress, kept)
     huggingface.save(folder, model.config, learner.params, tokenizer)
@@ -236,9 +242,22 @@ def initial(
     return model, tokenizer
 
 
-def imitation(settings: config.Learner) -> config.Learner:
-    """The learner's settings for this stage: one clip, no reference."""
-    return dataclasses.replace(settings, role_weighting="paper", kl_coefficient=0.0)
+def imitation(settings: config.Config, lessons: Sequence[Trajectory]) -> config.Learner:
+    """The learner's settings for this stage: one clip, no reference, rows made for the lessons.
+
+    Attention costs the square of a row, so rows are as short as the longest lesson allows, and as
+    many as hold one batch.
+    """
+    longest = max(len(lesson.tokens) for lesson in lessons)
+    row_length = 1 << max(SHORTEST_ROW, longest - 1).bit_length()
+    places = settings.warm_start.batch_tokens / ROW_FILL
+    return dataclasses.replace(
+        settings.learner,
+        role_weighting="paper",
+        kl_coefficient=0.0,
+        row_length=row_length,
+        rows=max(1, math.ceil(places / row_length)),
+    )
 
 
 @contextlib.contextmanager

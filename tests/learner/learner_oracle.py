@@ -1,6 +1,7 @@
 """The slow way: one trajectory at a time, unpadded, through transformers in float64 torch."""
 
 import numpy as np
+import optax
 import torch
 from transformers import Qwen3Config, Qwen3ForCausalLM
 
@@ -165,4 +166,5 @@ def gradient_of(learner) -> dict[str, np.ndarray]:
     """The gradient a fresh learner has just applied: Adam's first mean is 0.1 of it."""
     state = learner.state["optimizer"]
     assert int(state.count) == 1
-    return {name: x / 0.1 for name, x in to_torch_layout(state.mean).items()}
+    mean = optax.tree_utils.tree_get(state, "mu")
+    return {name: x / 0.1 for name, x in to_torch_layout(mean).items()}

@@ -12,6 +12,7 @@ import json, sys
 import jax
 jax.config.update("jax_num_cpu_devices", 8)
 import numpy as np
+import optax
 from learner_oracle import draw, gradient_of, settings, tiny_model
 from spade_jax import config
 from spade_jax.learner.step import Learner
@@ -25,7 +26,8 @@ for mesh in (None, config.Mesh(data=2, fsdp=2, tensor=2)):
     )
     # One trajectory of a group: three of four devices have nothing to learn from.
     metrics = learner.update([*draw(0, 9, group=0), *draw(1, 1, group=1)])
-    split = {len(x.sharding.device_set) for x in jax.tree.leaves(learner.state["optimizer"].mean)}
+    moments = optax.tree_utils.tree_get(learner.state["optimizer"], "mu")
+    split = {len(x.sharding.device_set) for x in jax.tree.leaves(moments)}
     halved = [x for x in jax.tree.leaves(learner.params) if not x.sharding.is_fully_replicated]
     gradient = {name: x.tolist() for name, x in gradient_of(learner).items()}
     results.append([metrics, gradient, sorted(split), len(halved)])

@@ -105,7 +105,7 @@ def test_memory_is_shown(set_):
 
 
 def test_a_snippet_cannot_close_its_fence():
-    shown = text(ask(exemplars=[Record(snippet="a\n```\nb\n````\nc")]))
+    shown = text(ask(exemplars=[Record(snippet="a\n```\nb\n````\nc\ncut he")]))
     assert "`````python\na\n```\nb\n````\nc\n`````" in shown
 
 

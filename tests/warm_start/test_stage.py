@@ -68,8 +68,8 @@ def learner():
     model = transformer.build(
         ModelConfig.from_hf({**TINY, "vocab_size": 32}), config.Model(architecture=TINY), 0
     )
-    own = dataclasses.replace(config.Learner(), row_length=64, rows=1, remat=False)
-    return Learner(model, stage.imitation(own), ("lessons",))
+    own = settings(batch_tokens=60)
+    return Learner(model, stage.imitation(own, lessons()), ("lessons",))
 
 
 def test_the_rate_rises_then_falls_as_a_cosine():
@@ -100,6 +100,18 @@ def test_teaching_lowers_the_loss():
     losses = stage.teach(learner(), lessons(), warm, 0, Progress())
     assert len(losses) == 40
     assert losses[-1] < losses[0] / 3  # a third of one token in seven cannot be foreseen
+
+
+def test_rows_are_as_short_as_the_lessons_allow():
+    def rows(longest, batch_tokens):
+        lesson = Trajectory([1] * longest, [False] * longest, [0.0] * longest, 0.0)
+        own = stage.imitation(settings(batch_tokens=batch_tokens), [lesson])
+        return own.row_length, own.rows
+
+    assert rows(10, 60) == (64, 2)
+    assert rows(64, 640) == (64, 13)
+    assert rows(65, 640) == (128, 7)
+    assert rows(700, 100) == (1024, 1)
 
 
 def test_an_interrupted_lesson_goes_on_to_the_same_weights(tmp_path, monkeypatch):

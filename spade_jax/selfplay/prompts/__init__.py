@@ -193,6 +193,7 @@ def _templates() -> jinja2.Environment:
     environment.filters.update(
         undelimited=_undelimited,
         fenced=_fenced,
+        whole_lines=_whole_lines,
         words=opening_words,
         class_name=_class_name,
         verdict=lambda record: "too easy" if record.win_rate > 0.5 else "too hard",
@@ -209,6 +210,11 @@ def _fenced(source: str) -> str:
     """A code fence longer than any run of backticks inside."""
     ticks = "`" * max([3] + [len(run) + 1 for run in re.findall(r"`{3,}", source)])
     return f"{ticks}python\n{source.rstrip()}\n{ticks}"
+
+
+def _whole_lines(snippet: str) -> str:
+    """``snippet`` without the last line that memory has cut in two."""
+    return snippet[: snippet.rfind("\n") + 1] or snippet
 
 
 def opening_words(text: str, count: int) -> str:

@@ -1,65 +1,73 @@
-"""Mathematical reasoning: hidden operands, and a number to be found."""
+"""Mathematical reasoning: which operation, which number comes next to, half and double."""
 
-from spade_jax.warm_start.families.program import Family
-from spade_jax.warm_start.families.rules import Rule
-from spade_jax.warm_start.families.search import Search
+from spade_jax.warm_start.families.reaction import Theme
 
 SKILL = "Mathematical Reasoning"
 
-FAMILIES: list[Family] = [
-    Rule(
-        name="Add",
-        skill=SKILL,
-        keys=range(2, 10),
-        item="self.rng.randint(1, 9)",
-        views=["{x} plus?", "add to {x}"],
-        truth=lambda key: "str(x + self.key)",
-        phrase=lambda key: f"add {key}",
-        read=lambda numbers: numbers[0],
-        answer=lambda key, x: str(x + key),
-        guesses=lambda x: [str(x + n) for n in range(1, 10)],
+FAMILIES = [
+    Theme(
+        "Balance",
+        SKILL,
+        "trail",
+        [
+            ("sum too low", "plus", "minus"),
+            ("sum too high", "minus", "plus"),
+            ("product too low", "times", "divide"),
+            ("product too high", "divide", "times"),
+            ("area from side", "square", "root"),
+            ("side from area", "root", "square"),
+        ],
     ),
-    Rule(
-        name="Less",
-        skill=SKILL,
-        keys=range(1, 9),
-        item="self.rng.randint(10, 19)",
-        views=["{x} minus?", "take from {x}"],
-        truth=lambda key: "str(x - self.key)",
-        phrase=lambda key: f"take {key}",
-        read=lambda numbers: numbers[0],
-        answer=lambda key, x: str(x - key),
-        guesses=lambda x: [str(x - n) for n in range(1, 10)],
+    Theme(
+        "Neighbour",
+        SKILL,
+        "streak",
+        [
+            ("beside 3", "4", "2"),
+            ("beside 5", "6", "4"),
+            ("beside 8", "9", "7"),
+            ("beside 6", "7", "5"),
+            ("beside 2", "3", "1"),
+            ("beside 7", "8", "6"),
+        ],
     ),
-    Rule(
-        name="Times",
-        skill=SKILL,
-        keys=range(2, 7),
-        item="self.rng.randint(2, 9)",
-        views=["{x} times?", "scale {x}"],
-        truth=lambda key: "str(x * self.key)",
-        phrase=lambda key: f"times {key}",
-        read=lambda numbers: numbers[0],
-        answer=lambda key, x: str(x * key),
-        guesses=lambda x: [str(x * n) for n in range(2, 8)],
+    Theme(
+        "Scale",
+        SKILL,
+        "lives",
+        [
+            ("scale 2", "4", "1"),
+            ("scale 4", "8", "2"),
+            ("scale 6", "12", "3"),
+            ("scale 8", "16", "4"),
+            ("scale 10", "20", "5"),
+            ("scale 12", "24", "6"),
+        ],
     ),
-    Rule(
-        name="Digit",
-        skill=SKILL,
-        keys=range(1, 10),
-        item="self.rng.randint(1, 9)",
-        views=["last digit after {x}", "wrap {x}"],
-        truth=lambda key: "str((x + self.key) % 10)",
-        phrase=lambda key: f"wrap {key}",
-        read=lambda numbers: numbers[0],
-        answer=lambda key, x: str((x + key) % 10),
-        guesses=lambda x: [str(n) for n in range(10)],
+    Theme(
+        "Compare",
+        SKILL,
+        "trail",
+        [
+            ("9 or 2", "9", "2"),
+            ("4 or 7", "7", "4"),
+            ("1 or 5", "5", "1"),
+            ("8 or 3", "8", "3"),
+            ("6 or 4", "6", "4"),
+            ("3 or 1", "3", "1"),
+        ],
     ),
-    Search(
-        name="Multiple",
-        skill=SKILL,
-        steps=range(2, 6),
-        counts=range(8, 11),
-        phrase="multiple of {}",
+    Theme(
+        "Parity",
+        SKILL,
+        "streak",
+        [
+            ("12 and 7", "12", "7"),
+            ("9 and 14", "14", "9"),
+            ("16 and 11", "16", "11"),
+            ("5 and 18", "18", "5"),
+            ("13 and 10", "10", "13"),
+            ("20 and 15", "20", "15"),
+        ],
     ),
 ]

@@ -1,0 +1,124 @@
+"""Games of reactions: every turn shows a situation, and the right reaction to it moves the game on.
+
+What is right is common sense, or, in games that are *flipped*, the contrary of it. No observation
+says which; playing shows it, and the hint tells. Situations and reactions are data
+(:class:`Theme`); how a game is won is the theme's :data:`MECHANICS`.
+"""
+
+import dataclasses
+import random
+from collections.abc import Sequence
+
+from spade_jax.warm_start.families.program import Game, compose, method
+
+HINTS = ("do as usual", "do the contrary")
+
+
+@dataclasses.dataclass(frozen=True)
+class Mechanics:
+    """How right and wrong reactions add up.
+
+    Attributes:
+      wrong: what a wrong reaction does to ``self.score``; a right one adds 1.
+      progress: f-string that shows where the game stands.
+      lost: condition of a loss before the turns are used up, if there is one.
+      slack: turns beyond the goal; one is chosen.
+    """
+
+    wrong: str
+    progress: str
+    lost: str = ""
+    slack: Sequence[int] = (1, 2, 2)
+
+
+MECHANICS = {
+    # A step forward or a step back.
+    "trail": Mechanics(
+        wrong="self.score = max(0, self.score - 1)",
+        progress="{self.score} of {self.goal} done",
+    ),
+    # Only an unbroken series counts.
+    "streak": Mechanics(
+        wrong="self.score = 0",
+        progress="{self.score} in a row",
+        slack=(1, 2, 2),
+    ),
+    # Nothing is lost but lives.
+    "lives": Mechanics(
+        wrong="self.lives -= 1",
+        progress="{self.lives} lives",
+        lost="self.lives == 0",
+        slack=(1,),
+    ),
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Theme:
+    """A family: situations that belong together, each with the usual reaction and its contrary."""
+
+    name: str
+    skill: str
+    mechanics: str
+    situations: Sequence[tuple[str, str, str]]
+
+    def create(self, rng: random.Random, noun: str) -> Game:
+        """A game with some of the situations, flipped or not."""
+        mechanics = MECHANICS[self.mechanics]
+        goal, flipped = rng.choice([2, 2, 3]), rng.randrange(2)
+        shown = rng.sample(self.situations, rng.randint(5, len(self.situations)))
+        init = [f"self.goal = {goal}", f"self.flip = {flipped}", "self.table = {"]
+        init += [f'    "{seen}": ("{usual}", "{other}"),' for seen, usual, other in shown]
+        init += ["}"]
+        reset = ["self.cases = self.rng.choices(sorted(self.table), k=30)"]
+        if mechanics.lost:
+            reset.append("self.lives = 2")
+        source = compose(
+            rng,
+            self.name,
+            noun,
+            goal + rng.choice(mechanics.slack),
+            init=init,
+            reset=reset,
+            methods=method("case(self)", "return self.cases[self.turn]")
+            + method("right(self, case)", "return self.table[case][self.flip]")
+            + method("view(self)", f'return f"{mechanics.progress}, {{self.case()}}"'),
+            step=[
+                "good = word == self.right(self.case())",
+                "if good:",
+                "    self.score += 1",
+                "else:",
+                f"    {mechanics.wrong}",
+            ],
+            lost=mechanics.lost,
+            reply="\"{'right' if good else 'wrong'}, {self.view()}\"",
+            solution=["return [self.right(case) for case in self.cases[:self.goal]]"],
+        )
+
+        def player(skill: float, rng: random.Random, hint: str | None) -> ReactionPlayer:
+            return ReactionPlayer(self, skill, rng, hint)
+
+        return Game(self.name, self.skill, source, HINTS[flipped], player)
+
+
+class ReactionPlayer:
+    """Reacts as usual until that is wrong, or as the hint says; sometimes as to another case."""
+
+    def __init__(self, theme: Theme, skill: float, rng: random.Random, hint: str | None):
+        self.theme, self.skill, self.rng = theme, skill, rng
+        self.flipped = 0 if hint is None else HINTS.index(hint)
+        self.sure = hint is not None
+        self.told = True
+
+    def act(self, observation: str) -> str:
+        verdict, _, rest = observation.partition(", ")
+        if verdict in ("right", "wrong") and not self.sure and self.told:
+            # Common sense was followed, so the verdict says whether it holds here.
+            self.flipped = int(verdict == "wrong") ^ self.flipped
+            self.sure = True
+        case = (rest or verdict).rpartition(", ")[2]
+        self.told = self.rng.random() < self.skill
+        if not self.told:
+            case = self.rng.choice(self.theme.situations)[0]
+        reactions = next(item[1:] for item in self.theme.situations if item[0] == case)
+        return reactions[self.flipped]
