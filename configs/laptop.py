@@ -35,8 +35,8 @@ def get_config(variant: str = ""):
     if variant in ("", "dense"):
         config.model.architecture = _scratch(dense=variant == "dense")
         config.model.experts = "blocks"
-        config.warm_start.update(enabled=True, programs=1000, plays=6000, hints=300)
-        config.warm_start.update(steps=420, batch_tokens=1600, learning_rate=3e-3)
+        config.warm_start.update(enabled=True, programs=1200, plays=6000, hints=300)
+        config.warm_start.update(steps=450, batch_tokens=1600, learning_rate=4e-3)
     elif variant == "pretrained":
         _pretrained(config)
     elif variant == "hf":
