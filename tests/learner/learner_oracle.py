@@ -165,6 +165,6 @@ def _to_torch(model: Transformer) -> dict[str, torch.Tensor]:
 def gradient_of(learner) -> dict[str, np.ndarray]:
     """The gradient a fresh learner has just applied: Adam's first mean is 0.1 of it."""
     state = learner.state["optimizer"]
-    assert int(state.count) == 1
+    assert learner.updates == 1
     mean = optax.tree_utils.tree_get(state, "mu")
     return {name: x / 0.1 for name, x in to_torch_layout(mean).items()}

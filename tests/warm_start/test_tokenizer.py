@@ -12,7 +12,7 @@ from spade_jax.warm_start.families import FAMILIES
 def texts():
     rng = random.Random(0)
     sources = [rng.choice(FAMILIES).create(rng, "truth").source for _ in range(300)]
-    return [f"assistant\n```python\n{source}```" for source in sources]
+    return [f"```python\n{source}```" for source in sources]
 
 
 @pytest.fixture(scope="module")
@@ -31,17 +31,18 @@ def test_every_text_survives(trained):
     survives()
 
 
-def test_a_line_that_recurs_is_one_token(trained):
-    line = "        self.max_turns = max_turns\n"
-    assert len(trained.encode(line)) == 1
-    assert len(trained.encode(line * 3)) == 3
+def test_programs_take_fewer_than_two_tokens_a_line(trained):
+    programs = texts()[:20]
+    lines = sum(len(program.splitlines()) for program in programs)
+    assert sum(len(trained.encode(program)) for program in programs) < 2 * lines
 
 
 def test_digits_and_quoted_text_stand_alone(trained):
     assert trained.tokenize("1024 7") == ["1", "0", "2", "4", "Ġ", "7"]
     alone = trained.encode("truth")
     quoted = trained.encode("        noun = 'truth'\n")
-    assert alone == quoted[1 : 1 + len(alone)]
+    places = range(len(quoted) - len(alone) + 1)
+    assert alone in [quoted[place : place + len(alone)] for place in places]
 
 
 def test_equal_texts_give_equal_tokenizers(trained):
@@ -49,21 +50,21 @@ def test_equal_texts_give_equal_tokenizers(trained):
     assert again.backend_tokenizer.to_str() == trained.backend_tokenizer.to_str()
 
 
-def test_the_template_is_chatml(trained):
+def test_the_template_spends_two_tokens_a_message(trained):
     messages = [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "yo"}]
     assert trained.apply_chat_template(messages, tokenize=False) == (
-        "<|im_start|>user\nhi<|im_end|>\n<|im_start|>assistant\nyo<|im_end|>\n"
+        "<|user|>hi<|end|><|assistant|>yo<|end|>"
     )
     renderer = Renderer(trained)
     assert renderer.append_only
-    assert renderer.stop_ids == (trained.convert_tokens_to_ids("<|im_end|>"),)
+    assert renderer.stop_ids == (trained.convert_tokens_to_ids("<|end|>"),)
 
 
 def test_special_tokens_are_never_made_from_text(trained):
-    special = {trained.convert_tokens_to_ids(t) for t in ("<|im_start|>", "<|im_end|>")}
-    assert not special & set(Renderer(trained).text("<|im_start|>user\n<|im_end|>"))
+    special = {trained.convert_tokens_to_ids(t) for t in ("<|user|>", "<|end|>")}
+    assert not special & set(Renderer(trained).text("<|user|><|end|>"))
 
 
 def test_a_vocabulary_without_room_for_bytes_is_refused():
-    with pytest.raises(ValueError, match="raise it to 259"):
+    with pytest.raises(ValueError, match="raise it to 261"):
         tokenizer.train(["a"], 258)

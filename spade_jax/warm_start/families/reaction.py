@@ -28,7 +28,7 @@ class Mechanics:
     wrong: str
     progress: str
     lost: str = ""
-    slack: Sequence[int] = (1, 2, 2)
+    slack: Sequence[int] = (0, 1, 2)
 
 
 MECHANICS = {
@@ -41,7 +41,7 @@ MECHANICS = {
     "streak": Mechanics(
         wrong="self.score = 0",
         progress="{self.score} in a row",
-        slack=(1, 2, 2),
+        slack=(0, 1, 2),
     ),
     # Nothing is lost but lives.
     "lives": Mechanics(
