@@ -9,6 +9,7 @@ sees only those. An unknown key, a wrong type or an impossible combination is a
 
 import dataclasses
 import difflib
+import math
 import typing
 from collections.abc import Mapping
 from typing import Any
@@ -21,7 +22,7 @@ class ConfigError(ValueError):
 
 
 def setting(default: Any, meaning: str) -> Any:
-    """A dataclass field that carries its meaning; documentation is generated from it."""
+    """A dataclass field that carries its meaning."""
     metadata = {"meaning": meaning}
     if isinstance(default, dict):
         return dataclasses.field(default_factory=lambda: dict(default), metadata=metadata)
@@ -56,8 +57,47 @@ POSITIVE = (
     "sampler.decode_steps",
     "learner.rows",
     "learner.row_length",
+    "agent.max_episode_tokens",
+    "validation.seeds",
+    "validation.random_episodes",
+    "sandbox.memory_mb",
+    "sandbox.cpu_seconds",
+    "sandbox.message_bytes",
+    "sandbox.instances",
+    "warm_start.steps",
+    "warm_start.batch_tokens",
     "checkpoint.every",
     "checkpoint.keep",
+)
+NOT_NEGATIVE = (
+    "schedule.hinted_plays",
+    "memory.capacity",
+    "memory.exemplars",
+    "memory.avoid",
+    "designer.top_k",
+    "agent.top_k",
+    "hints.top_k",
+    "hints.temperature",
+    "learner.weight_decay",
+    "learner.kl_coefficient",
+    "learner.entropy_coefficient",
+    "rewards.regret_weight",
+    "rewards.anchor_weight",
+)
+ABOVE_ZERO = (
+    "rewards.regret_scale",
+    "rewards.anchor_ramp",
+    "rewards.scale_cap",
+    "designer.deadline",
+    "designer.top_p",
+    "agent.top_p",
+    "hints.top_p",
+    "sandbox.open_timeout",
+    "sandbox.step_timeout",
+    "learner.learning_rate",
+    "learner.clip_norm",
+    "learner.importance_cap",
+    "warm_start.learning_rate",
 )
 
 
@@ -148,7 +188,7 @@ class Rewards:
 class Memory:
     capacity: int = setting(200, "environments kept, oldest dropped first; 0 = no memory")
     exemplars: int = setting(2, "well-calibrated environments shown to the designer")
-    avoid: int = setting(1, "too easy or too hard environments named to the designer")
+    avoid: int = setting(1, "environments named as too easy (win rate > 0.9) or too hard (< 0.1)")
     snippet: int = setting(2000, "characters of source kept for showing")
     low: float = setting(0.15, "lowest win rate of an exemplar")
     high: float = setting(0.85, "highest win rate of an exemplar")
@@ -301,8 +341,17 @@ def differences(old: Mapping, new: Mapping, prefix: str = "") -> list[tuple[str,
     return found
 
 
+def require_known(name: str) -> None:
+    """Raises ConfigError, with the nearest name, if there is no setting or section ``name``."""
+    names = setting_names()
+    if name in names or any(known.startswith(name + ".") for known in names):
+        return
+    near = difflib.get_close_matches(name, names, n=1, cutoff=0.0)[0]
+    raise ConfigError(f"config.{name}: no such setting; did you mean config.{near}?")
+
+
 def setting_names(section: type = Config, prefix: str = "") -> list[str]:
-    """Dotted names of all settings, for messages and documentation."""
+    """Dotted names of all settings, for messages."""
     names = []
     for field in dataclasses.fields(section):
         name = prefix + field.name
@@ -317,8 +366,7 @@ def _build(section: type, values: Mapping, prefix: str) -> Any:
     fields = {field.name: field for field in dataclasses.fields(section)}
     for key in values:
         if key not in fields:
-            near = difflib.get_close_matches(prefix + key, setting_names(), n=1, cutoff=0.0)
-            raise ConfigError(f"config.{prefix}{key}: no such setting; did you mean {near[0]}?")
+            require_known(prefix + key)
     built = {key: _convert(fields[key].type, value, prefix + key) for key, value in values.items()}
     return section(**built)
 
@@ -358,6 +406,7 @@ def _check(config: Config) -> None:
 
     schedule, learner = config.schedule, config.learner
     one_of("setting", config.setting, ("games",))
+    one_of("designer.difficulty", config.designer.difficulty, ("easy", "medium", "hard"))
     one_of("designer.prompts", config.designer.prompts, ("full", "small"))
     one_of("sampler.kind", config.sampler.kind, ("native",))
     one_of("model.attention", config.model.attention, ("xla",))
@@ -367,11 +416,27 @@ def _check(config: Config) -> None:
     one_of("learner.role_weighting", learner.role_weighting, ("paper", "balanced"))
     for skill in schedule.skills:
         one_of("schedule.skills", skill, GAME_SKILLS)
-    for name in POSITIVE:
+
+    def value_of(name: str) -> Any:
         value: Any = config
         for part in name.split("."):
             value = getattr(value, part)
-        require(value >= 1, name, f"must be at least 1, got {value}")
+        return value
+
+    for name in POSITIVE:
+        require(value_of(name) >= 1, name, f"must be at least 1, got {value_of(name)}")
+    for name in NOT_NEGATIVE:
+        require(value_of(name) >= 0, name, f"must not be negative, got {value_of(name)}")
+    for name in ABOVE_ZERO:
+        value = value_of(name)
+        require(0 < value < math.inf, name, f"must be above 0 and finite, got {value}")
+    for axis, devices in dataclasses.asdict(config.mesh).items():
+        require(devices == 1, f"mesh.{axis}", "train runs on one device yet; set it to 1")
+    require(
+        config.hints.max_tokens < config.sampler.context,
+        "hints.max_tokens",
+        f"{config.hints.max_tokens} leaves no room for a source in sampler.context",
+    )
     require(len(schedule.skills) > 0, "schedule.skills", "must name at least one skill")
     active = schedule.active_skills or len(schedule.skills)
     require(

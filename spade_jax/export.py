@@ -61,7 +61,9 @@ def of_run(workdir: pathlib.Path, step: int | None) -> tuple[ModelConfig, nnx.St
     settings = config.from_config_dict(json.loads(described.read_text()))
     model, tokenizer = policy.load(settings, workdir)
     learner = Learner(model, settings.learner, ROLES)
-    with Checkpoints(workdir / "checkpoints", settings.checkpoint.keep) as checkpoints:
+    if not (workdir / "checkpoints").is_dir():
+        raise CheckpointError(f"{workdir}: no checkpoints yet; let train finish an iteration")
+    with Checkpoints(workdir / "checkpoints", keep=1, writable=False) as checkpoints:
         step = checkpoints.latest() if step is None else step
         if step is None:
             raise CheckpointError(

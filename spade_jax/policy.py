@@ -36,4 +36,5 @@ def load(settings: config.Config, workdir: Path) -> tuple[Transformer, PreTraine
             f"config.model.tokenizer: nothing is set and {model.source!r} comes without one; "
             "name a folder or hub id, or let config.warm_start make one"
         )
+    transformer.remat = settings.learner.remat
     return transformer, tokenizer

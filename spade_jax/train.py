@@ -1,12 +1,16 @@
 """Self-play training: ``python -m spade_jax.train --config=configs/laptop.py --workdir=DIR``.
 
-The same command on the same directory continues the run from its last finished iteration.
+The same command on the same directory continues the run from its last checkpoint
+(``config.checkpoint.every``).
 """
 
 import asyncio
+import contextlib
+import fcntl
 import json
 import os
 import sys
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import jax
@@ -16,6 +20,7 @@ from rich.console import Console
 
 from spade_jax import cache, config, policy, summary
 from spade_jax.data import corpus as corpora
+from spade_jax.environments import validation
 from spade_jax.learner.checkpoint import CheckpointError, Checkpoints
 from spade_jax.learner.step import Learner
 from spade_jax.models.config import ModelError
@@ -24,6 +29,7 @@ from spade_jax.sampling.interface import Sampler
 from spade_jax.sampling.native.sampler import NativeSampler
 from spade_jax.sampling.rendering import Renderer, TemplateError
 from spade_jax.sampling.waves import Waves
+from spade_jax.sandbox.faults import EnvironmentFault, HostFault
 from spade_jax.sandbox.host import EnvironmentHost
 from spade_jax.sandbox.limits import InsufficientTierError
 from spade_jax.selfplay.batch import ROLES
@@ -31,6 +37,8 @@ from spade_jax.selfplay.cycle import Cycle
 from spade_jax.selfplay.records import Records
 from spade_jax.selfplay.state import State
 
+MAY_CHANGE = ("checkpoint.every", "checkpoint.keep", "warm_start.cache")
+"""Settings that may differ between the starts of one run: they change nothing in it."""
 _CONFIG = config_flags.DEFINE_config_file("config", None, "a file of configs/", lock_config=True)
 _WORKDIR = flags.DEFINE_string(
     "workdir", "runs/default", "run directory; an existing one is continued"
@@ -43,9 +51,14 @@ async def train(settings: config.Config, workdir: Path, console: Console) -> Non
     Raises:
       summary.RunFailed: the run ended without enough environments or undecided play.
     """
-    claim(workdir, settings)
+    with claim(workdir, settings):
+        await _train(settings, workdir, console)
+
+
+async def _train(settings: config.Config, workdir: Path, console: Console) -> None:
     with RunProgress("warm start", 1, console=console) as progress:
         model, tokenizer = policy.prepare(settings, workdir, progress)
+        progress.step("the initial policy is ready")
     renderer = Renderer(tokenizer)
     learner = Learner(model, settings.learner, ROLES)
     corpus = corpora.load(settings.corpus.source, settings.seed) if settings.corpus.source else None
@@ -87,28 +100,62 @@ async def train(settings: config.Config, workdir: Path, console: Console) -> Non
     summary.check(rows, workdir)
 
 
-def claim(workdir: Path, settings: config.Config) -> None:
-    """Writes the config into a new run directory; compares it with that of an existing one.
+@contextlib.contextmanager
+def claim(workdir: Path, settings: config.Config) -> Iterator[None]:
+    """Holds the run directory for this process; writes the config, or compares it with the run's.
+
+    Where nothing has been made yet, the new config replaces an old one.
 
     Raises:
-      config.ConfigError: the directory holds a run with other settings.
+      config.ConfigError: it is no directory, another process holds it, or it holds a run with
+        other settings.
     """
-    wanted = json.loads(json.dumps(config.to_dict(settings)))
-    path = workdir / "config.json"
-    if not path.exists():
+    try:
         workdir.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps(wanted, indent=1) + "\n")
-        return
-    found = json.loads(path.read_text())
-    differences = [
-        f"  {name}: {old!r} there, {new!r} asked for"
-        for name, old, new in config.differences(found, wanted)
-    ]
-    if differences:
-        raise config.ConfigError(
-            f"{workdir} holds a run with other settings; use a new --workdir or the same "
-            "settings:\n" + "\n".join(differences)
-        )
+    except (FileExistsError, NotADirectoryError) as error:
+        raise config.ConfigError(f"--workdir={workdir}: is a file; name a directory") from error
+    with (workdir / ".lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise config.ConfigError(
+                f"--workdir={workdir}: another process is training here; wait for it or name "
+                "another directory"
+            ) from error
+        _compare(workdir, settings)
+        yield
+
+
+def _compare(workdir: Path, settings: config.Config) -> None:
+    path = workdir / "config.json"
+    wanted = json.loads(json.dumps(config.to_dict(settings)))
+    begun = (workdir / policy.INITIAL).exists() or (workdir / "metrics.jsonl").exists()
+    if begun and path.exists():
+        found = json.loads(path.read_text(encoding="utf-8"))
+        differences = [
+            f"  config.{name}: {old!r} there, {new!r} asked for"
+            for name, old, new in config.differences(found, wanted)
+            if name not in MAY_CHANGE
+        ]
+        if differences:
+            raise config.ConfigError(
+                f"{workdir} holds a run with other settings; use a new --workdir or the same "
+                "settings:\n" + "\n".join(differences)
+            )
+    temporary = workdir / "config.json.tmp"
+    temporary.write_text(json.dumps(wanted, indent=1) + "\n", encoding="utf-8")
+    temporary.replace(path)
+
+
+def refuse_unknown_settings(arguments: Sequence[str]) -> None:
+    """Ends with one line, and the nearest name, on a ``--config.NAME`` that does not exist."""
+    for argument in arguments:
+        name = argument.lstrip("-").partition("=")[0]
+        if name.startswith("config.") and not name.startswith("config.model.architecture."):
+            try:
+                config.require_known(name.removeprefix("config."))
+            except config.ConfigError as error:
+                sys.exit(f"ConfigError: {error}")
 
 
 def main(argv: list[str]) -> None:
@@ -119,9 +166,13 @@ def main(argv: list[str]) -> None:
     console = Console()
     try:
         settings = config.from_config_dict(_CONFIG.value)
+        validation.require_known(settings.validation)
         asyncio.run(train(settings, Path(_WORKDIR.value), console))
     except (
         CheckpointError,
+        EnvironmentFault,
+        FloatingPointError,
+        HostFault,
         config.ConfigError,
         corpora.CorpusError,
         ModelError,
@@ -129,10 +180,13 @@ def main(argv: list[str]) -> None:
         InsufficientTierError,
         summary.RunFailed,
     ) as error:
-        console.print(f"[bold red]{type(error).__name__}[/]: {error}", soft_wrap=True)
+        console.print(
+            f"{type(error).__name__}: {error}", markup=False, highlight=False, soft_wrap=True
+        )
         sys.exit(1)
 
 
 if __name__ == "__main__":
     flags.mark_flag_as_required("config")
+    refuse_unknown_settings(sys.argv[1:])
     app.run(main)

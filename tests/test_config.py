@@ -25,8 +25,11 @@ def test_defaults_are_valid_and_survive_a_round_trip():
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"learner__learnin_rate": 1.0}, r"config\.learner\.learnin_rate.*learner\.learning_rate"),
-        ({"itertions": 3}, r"config\.itertions.*did you mean iterations"),
+        (
+            {"learner__learnin_rate": 1.0},
+            r"config\.learner\.learnin_rate.*learner\.learning_rate",
+        ),
+        ({"itertions": 3}, r"config\.itertions.*did you mean config\.iterations"),
         ({"iterations": "many"}, r"config\.iterations: must be int, got 'many'"),
         ({"iterations": True}, r"config\.iterations: must be int"),
         ({"iterations": 0}, r"config\.iterations: must be at least 1"),
@@ -40,6 +43,11 @@ def test_defaults_are_valid_and_survive_a_round_trip():
         ({"designer__max_tokens": 32768}, r"designer\.max_tokens.*no room for a prompt"),
         ({"designer__temperature": 0.0}, r"designer\.temperature: must be above 0"),
         ({"learner__role_weighting": "balance"}, r"did you mean balanced"),
+        ({"designer__difficulty": "medum"}, r"did you mean medium"),
+        ({"mesh__fsdp": 8}, r"config\.mesh\.fsdp: train runs on one device yet"),
+        ({"rewards__regret_scale": 0}, r"config\.rewards\.regret_scale: must be above 0"),
+        ({"learner__learning_rate": float("nan")}, r"learning_rate: must be above 0 and finite"),
+        ({"memory__exemplars": -1}, r"config\.memory\.exemplars: must not be negative"),
     ],
 )
 def test_errors(changes, message):

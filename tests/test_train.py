@@ -172,10 +172,11 @@ def test_the_export_is_the_trained_policy_for_transformers(finished, tmp_path):
 
 def test_config_mistakes_end_with_one_message(tmp_path):
     for mistake, expected in (
-        ("--config.learner.learning_rat=1.0", "learning_rate"),
+        ("--config.learner.learning_rat=1.0", "did you mean config.learner.learning_rate"),
         ("--config.iterations=0", "config.iterations: must be at least 1"),
     ):
         failed = run(tmp_path / "none", mistake)
         assert failed.returncode != 0
         assert expected in failed.stdout + failed.stderr
+        assert "Traceback" not in failed.stdout + failed.stderr
         assert not (tmp_path / "none").exists()

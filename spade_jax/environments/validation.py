@@ -49,6 +49,16 @@ class Report:
         return "; ".join(f"{check.name}: {check.reason}" for check in wrong)
 
 
+def require_known(settings: config.Validation) -> None:
+    """Raises ConfigError if ``settings.required`` names a check that does not exist."""
+    unknown = set(settings.required) - set(CHECKS)
+    if unknown:
+        raise config.ConfigError(
+            f"config.validation.required: no check named {', '.join(sorted(unknown))}; there are "
+            f"{', '.join(CHECKS)}"
+        )
+
+
 async def validate(
     host: EnvironmentHost,
     source: str,
@@ -66,15 +76,10 @@ async def validate(
 
     Raises:
       HostFault: the sandbox failed; nothing is known of the environment.
-      ValueError: ``settings.required`` names a check that does not exist.
+      ConfigError: ``settings.required`` names a check that does not exist.
     """
+    require_known(settings)
     required = settings.required or CHECKS
-    unknown = set(required) - set(CHECKS)
-    if unknown:
-        raise ValueError(
-            f"config.validation.required: no check named {', '.join(sorted(unknown))}; there are "
-            f"{', '.join(CHECKS)}"
-        )
     trial = checks.Trial(host, source, settings, max_turns, others)
     outcomes: list[Check] = []
     blocked = ""

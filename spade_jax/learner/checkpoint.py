@@ -25,10 +25,15 @@ class Checkpoints:
     killed process leaves nothing that :meth:`latest` would pick.
     """
 
-    def __init__(self, directory: str | pathlib.Path, keep: int) -> None:
+    def __init__(self, directory: str | pathlib.Path, keep: int, writable: bool = True) -> None:
         self.directory = pathlib.Path(directory).absolute()
+        # A reader must leave alone what a running trainer is about to finish.
         options = ocp.CheckpointManagerOptions(
-            max_to_keep=keep, enable_async_checkpointing=True, cleanup_tmp_directories=True
+            max_to_keep=keep if writable else None,
+            enable_async_checkpointing=writable,
+            cleanup_tmp_directories=writable,
+            create=writable,
+            read_only=not writable,
         )
         self._manager = ocp.CheckpointManager(self.directory, options=options)
 

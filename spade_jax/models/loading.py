@@ -51,6 +51,11 @@ def load(
 
 def scratch_config(architecture: Mapping[str, Any]) -> ModelConfig:
     """A model from scratch. Unlike in a downloaded config.json, an unknown key is a mistake."""
+    if not architecture:
+        raise ModelError(
+            "config.model.architecture is empty, so there is nothing to build from scratch; set "
+            "it, or set config.model.source to a folder, a hub id, a .gguf file or 'smollm2'"
+        )
     config = ModelConfig.from_hf(architecture)
     known = {*config.to_hf(), "num_local_experts", "attention_bias", "mlp_bias"}
     for key in architecture:

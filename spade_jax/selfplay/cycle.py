@@ -99,7 +99,9 @@ class Cycle:
             self._sampler.update(self._learner.params, iteration + 1)
 
         state.parked = [item for item in state.parked if item not in due]
-        state.ledger.keep(item.sha for item in [*state.environments, *state.parked])
+        alive = {item.sha for item in [*state.environments, *state.parked]}
+        state.ledger.keep(alive)
+        state.faulty &= alive
         state.iteration += 1
         row.time(self._seconds)
         return row.values
@@ -129,13 +131,10 @@ class Cycle:
             for _ in range(plan.slots * self.settings.designer.attempts)
         ]
         memory = self.state.memory
-        taken = [record.snippet for record in memory.records if record.skill in skills]
         with self._phase("design", plan.slots):
-            written, attempts = await self._designer.write(
-                slots, iteration, documents, memory, taken
-            )
+            written, attempts = await self._designer.write(slots, iteration, documents, memory)
         with self._phase("hint", len(written)):
-            written = await write_hints(
+            written, hint_tokens = await write_hints(
                 written,
                 self._sampler,
                 self._renderer,
@@ -151,7 +150,7 @@ class Cycle:
                 self._records.environment(by_slot[attempt.slot.index], attempt)
             else:
                 self._records.rejection(iteration, attempt)
-        row.design(attempts, written)
+        row.design(attempts, written, hint_tokens)
 
     async def _play(self) -> list[Episode]:
         """Both arms on the same seeds, in an order that tells an environment nothing."""

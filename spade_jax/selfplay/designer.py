@@ -66,7 +66,6 @@ class Designer:
         iteration: int,
         documents: Sequence[Document | None],
         memory: Memory,
-        taken: Sequence[str],
     ) -> tuple[list[Environment], list[Attempt]]:
         """An environment for as many slots as possible, and every attempt made.
 
@@ -77,7 +76,7 @@ class Designer:
 
         Args:
           documents: one for each slot and attempt, slot-major.
-          taken: sources that a new environment must not repeat.
+          memory: what to show, and what a new environment must not repeat.
         """
         settings = self._settings.designer
         deadline = time.monotonic() + settings.deadline
@@ -92,7 +91,7 @@ class Designer:
                 document = documents[slots.index(slot) * settings.attempts + number]
                 batch.append(self._prepare(slot, number, iteration, document, memory))
             attempts += batch
-            tasks = [asyncio.create_task(self._attempt(item, iteration, taken)) for item in batch]
+            tasks = [asyncio.create_task(self._attempt(item, iteration, memory)) for item in batch]
             _, late = await asyncio.wait(tasks, timeout=max(0.0, deadline - time.monotonic()))
             for task in late:
                 task.cancel()
@@ -100,8 +99,8 @@ class Designer:
                 if isinstance(result, Exception):
                     raise result
             for item in batch:
-                sources = [*taken, *(other.source for other in accepted.values())]
-                if environment := self._settle(item, iteration, sources):
+                sources = [other.source for other in accepted.values()]
+                if environment := self._settle(item, iteration, sources, memory):
                     accepted[item.slot.index] = environment
         return [accepted[index] for index in sorted(accepted)], attempts
 
@@ -162,7 +161,7 @@ class Designer:
                     f"raise it by {excess} or lower designer.max_tokens"
                 )
 
-    async def _attempt(self, attempt: Attempt, iteration: int, taken: Sequence[str]) -> None:
+    async def _attempt(self, attempt: Attempt, iteration: int, memory: Memory) -> None:
         """Samples, parses and validates, noting the outcome in ``attempt``."""
         settings = self._settings.designer
         params = SamplingParams(
@@ -193,7 +192,7 @@ class Designer:
                 self._host,
                 attempt.source,
                 self._settings.validation,
-                taken,
+                [record.snippet for record in memory.records],
                 self._settings.agent.max_turns,
             )
         except HostFault as fault:
@@ -212,10 +211,14 @@ class Designer:
         return refusing.name, refusing.reason
 
     def _settle(
-        self, attempt: Attempt, iteration: int, sources: Sequence[str]
+        self, attempt: Attempt, iteration: int, sources: Sequence[str], memory: Memory
     ) -> Environment | None:
         """The environment of an accepted attempt, unless an earlier one is nearly the same."""
         if attempt.outcome != "accepted" or attempt.sample is None:
+            return None
+        sha = hashlib.sha256(attempt.source.encode()).hexdigest()
+        if any(record.environment == sha for record in memory.records):
+            attempt.outcome, attempt.reason = "duplicate", "this very program is in memory"
             return None
         likeness = max(
             (validation.similarity(attempt.source, other) for other in sources), default=0.0
@@ -226,7 +229,7 @@ class Designer:
             return None
         slug = re.sub(r"\W+", "_", attempt.slot.skill.lower())
         return Environment(
-            sha=hashlib.sha256(attempt.source.encode()).hexdigest(),
+            sha=sha,
             name=f"{iteration:05d}_{attempt.slot.index:03d}_{slug}",
             skill=attempt.slot.skill,
             slot=attempt.slot.index,

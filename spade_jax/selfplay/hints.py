@@ -17,8 +17,10 @@ async def write_hints(
     settings: config.Hints,
     prompt_set: str,
     context: int,
-) -> list[Environment]:
-    """The environments with their hints. One whose hint failed keeps ``hint=None``.
+) -> tuple[list[Environment], int]:
+    """The environments with their hints, and the tokens sampled for them.
+
+    An environment whose hint failed keeps ``hint=None``.
 
     Args:
       context: tokens the policy can hold; a source that leaves no room for a hint gets none.
@@ -38,11 +40,10 @@ async def write_hints(
         uid = f"{environment.written}/{environment.sha[:16]}/hint"
         requests.append(Request(renderer.prompt(messages), params, uid))
     fitting = [len(request.tokens) + settings.max_tokens <= context for request in requests]
-    completions = iter(
-        await sampler.generate(
-            [request for request, fits in zip(requests, fitting, strict=True) if fits]
-        )
+    written = await sampler.generate(
+        [request for request, fits in zip(requests, fitting, strict=True) if fits]
     )
+    completions = iter(written)
     hinted = []
     for environment, fits in zip(environments, fitting, strict=True):
         text = ""
@@ -50,4 +51,4 @@ async def write_hints(
             words = renderer.decode(completion.tokens).split(" ")
             text = " ".join(words[: settings.words]).strip()
         hinted.append(dataclasses.replace(environment, hint=text or None))
-    return hinted
+    return hinted, sum(len(completion.tokens) for completion in written)

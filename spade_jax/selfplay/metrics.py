@@ -23,7 +23,9 @@ class Row:
         self.values: dict[str, Any] = {"iteration": iteration}
         self._tokens: dict[str, int] = {}
 
-    def design(self, attempts: Sequence[Attempt], written: Sequence[Environment]) -> None:
+    def design(
+        self, attempts: Sequence[Attempt], written: Sequence[Environment], hint_tokens: int
+    ) -> None:
         outcomes = collections.Counter(attempt.outcome for attempt in attempts)
         self.values["designer/attempts"] = len(attempts)
         self.values["designer/validity"] = outcomes["accepted"] / max(1, len(attempts))
@@ -31,6 +33,7 @@ class Row:
         for outcome, count in sorted(outcomes.items()):
             if outcome != "accepted":
                 self.values[f"refused/{outcome}"] = count
+        self._tokens["hint"] = hint_tokens
         self._tokens["design"] = sum(
             sum(attempt.sample.trained) for attempt in attempts if attempt.sample
         )

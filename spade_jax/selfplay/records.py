@@ -3,7 +3,7 @@
 import dataclasses
 import json
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -25,8 +25,8 @@ class Records:
 
     def environment(self, environment: Environment, attempt: Attempt) -> None:
         folder = self._folder("environments", environment.name)
-        (folder / "source.py").write_text(environment.source)
-        (folder / "hint.txt").write_text(environment.hint or "")
+        (folder / "source.py").write_text(environment.source, encoding="utf-8")
+        (folder / "hint.txt").write_text(environment.hint or "", encoding="utf-8")
         document = attempt.document
         facts = {
             "sha": environment.sha,
@@ -95,10 +95,6 @@ class Records:
         temporary.write_text(text)
         os.replace(temporary, self.workdir / "metrics.jsonl")
 
-    def rejections(self) -> Iterable[dict[str, Any]]:
-        for path in sorted((self.workdir / "rejections").glob("*.json")):
-            yield json.loads(path.read_text())
-
     def _folder(self, *parts: str) -> Path:
         folder = self.workdir.joinpath(*parts)
         folder.mkdir(parents=True, exist_ok=True)
@@ -110,4 +106,4 @@ def _checks(attempt: Attempt) -> list[dict[str, Any]]:
 
 
 def _write(path: Path, facts: Any) -> None:
-    path.write_text(json.dumps(facts, indent=1, ensure_ascii=False) + "\n")
+    path.write_text(json.dumps(facts, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")

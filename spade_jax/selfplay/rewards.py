@@ -52,7 +52,7 @@ def designer_reward(win_rate: float, value: float | None, settings: config.Rewar
     return settings.regret_weight * term + settings.anchor_weight * anchor
 
 
-def designer_scale(n_agent: int, n_designer: int, k: int, cap: float = 50.0) -> float:
+def designer_scale(n_agent: int, n_designer: int, k: int, cap: float) -> float:
     """Weight of a designer advantage beside the agent's: min(k n_agent / n_designer, cap)."""
     if n_designer == 0:
         return 1.0

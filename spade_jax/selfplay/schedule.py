@@ -8,10 +8,6 @@ def starts_epoch(iteration: int, k: int) -> bool:
     return iteration % k == 0
 
 
-def epoch_start(iteration: int, k: int) -> int:
-    return iteration - iteration % k
-
-
 def active_skills(iteration: int, k: int, skills: Sequence[str], active: int) -> list[str]:
     """The skills of the iteration's epoch: ``active`` consecutive ones, rotating and wrapping.
 

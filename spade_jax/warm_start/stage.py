@@ -74,6 +74,7 @@ def taught(settings: config.Config, folder: pathlib.Path, progress: Progress) ->
     folder.parent.mkdir(parents=True, exist_ok=True)
     unfinished = pathlib.Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
     shutil.copytree(finished, unfinished, dirs_exist_ok=True)
+    unfinished.chmod(0o755)
     unfinished.rename(folder)
 
 
@@ -103,7 +104,10 @@ def fingerprint(settings: config.Config) -> str:
     }
     digest = hashlib.sha256(json.dumps(decisive, sort_keys=True).encode())
     package = pathlib.Path(__file__).parent
-    for file in sorted(package.rglob("*.py")):
+    decisive_files = [*sorted(package.rglob("*.py")), pathlib.Path(prompts.__file__)]
+    if pathlib.Path(settings.corpus.source).is_file():
+        decisive_files.append(pathlib.Path(settings.corpus.source))
+    for file in decisive_files:
         digest.update(file.read_bytes())
     return digest.hexdigest()[:16]
 

@@ -55,17 +55,17 @@ def test_designer_reward_vectors():
         assert rewards.plateau(mean, 0.4, 0.6, 0.25) == pytest.approx(anchor)
         raw.append(rewards.designer_reward(mean, hinted - window[0], PAPER))
         assert raw[-1] == pytest.approx(blend, abs=1e-6)
-    scale = rewards.designer_scale(n_agent=192, n_designer=24, k=4)
+    scale = rewards.designer_scale(n_agent=192, n_designer=24, k=4, cap=50)
     centred = advantages.centre(raw, [row[1] for row in WINDOWS])
     for value, row in zip(centred, WINDOWS, strict=True):
         assert value * scale == pytest.approx(row[-1], abs=1e-4)
 
 
 def test_designer_scale_vectors():
-    assert rewards.designer_scale(192, 24, 4) == 32
-    assert rewards.designer_scale(192, 24, 8) == 50
-    assert rewards.designer_scale(200, 20, 4) == 40
-    assert rewards.designer_scale(200, 0, 4) == 1
+    assert rewards.designer_scale(192, 24, 4, 50) == 32
+    assert rewards.designer_scale(192, 24, 8, 50) == 50
+    assert rewards.designer_scale(200, 20, 4, 50) == 40
+    assert rewards.designer_scale(200, 0, 4, 50) == 1
 
 
 @pytest.mark.parametrize(

@@ -159,7 +159,7 @@ def without_solution(source: str) -> str:
     Raises:
       SyntaxError: ``source`` does not parse.
     """
-    lines = source.splitlines(keepends=True)
+    lines = re.split(r"(?<=\n)", source)  # as ast counts them: form feeds end no line
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name == "solution":
             first = min(part.lineno for part in (node, *node.decorator_list)) - 1
