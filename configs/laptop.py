@@ -83,12 +83,12 @@ def _pretrained(config):
     config.model.source = "smollm2"
     config.iterations = 4
     config.schedule.update(slots=6, plain_plays=4, hinted_plays=4)
-    config.designer.update(attempts=2, max_tokens=800)
+    config.designer.update(attempts=3, max_tokens=700, temperature=0.4)
     config.memory.update(exemplars=0, avoid=0)
     config.sampler.update(slots=24, context=1536)
     config.learner.update(learning_rate=1e-5, row_length=1536, rows=1)
-    config.warm_start.update(enabled=True, programs=80, plays=120, hints=20)
-    config.warm_start.update(steps=30, batch_tokens=780, learning_rate=5e-4)
+    config.warm_start.update(enabled=True, programs=90, plays=150, hints=20)
+    config.warm_start.update(steps=70, batch_tokens=780, learning_rate=5e-4)
 
 
 def _language_model(config):
