@@ -83,7 +83,7 @@ def _pretrained(config):
     config.model.source = "smollm2"
     config.iterations = 4
     config.schedule.update(slots=6, plain_plays=4, hinted_plays=4)
-    config.designer.update(attempts=3, max_tokens=700, temperature=0.4)
+    config.designer.update(attempts=3, max_tokens=700, temperature=0.3)
     config.memory.update(exemplars=0, avoid=0)
     config.sampler.update(slots=24, context=1536)
     config.learner.update(learning_rate=1e-5, row_length=1536, rows=1)
