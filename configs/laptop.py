@@ -35,8 +35,8 @@ def get_config(variant: str = ""):
     if variant in ("", "dense"):
         config.model.architecture = _scratch(dense=variant == "dense")
         config.model.experts = "blocks"
-        config.warm_start.update(enabled=True, programs=1200, plays=6000, hints=300)
-        config.warm_start.update(steps=450, batch_tokens=1600, learning_rate=4e-3)
+        config.warm_start.update(enabled=True, programs=3000, plays=6000, hints=800)
+        config.warm_start.update(vocabulary=4096, steps=330, batch_tokens=1600, learning_rate=4e-3)
     elif variant == "pretrained":
         _pretrained(config)
     elif variant == "hf":
@@ -87,8 +87,8 @@ def _pretrained(config):
     config.memory.update(exemplars=0, avoid=0)
     config.sampler.update(slots=24, context=1536)
     config.learner.update(learning_rate=1e-5, row_length=1536, rows=1)
-    config.warm_start.update(enabled=True, programs=90, plays=150, hints=20)
-    config.warm_start.update(steps=70, batch_tokens=780, learning_rate=5e-4)
+    config.warm_start.update(enabled=True, programs=150, plays=150, hints=20)
+    config.warm_start.update(steps=80, batch_tokens=780, learning_rate=5e-4)
 
 
 def _language_model(config):

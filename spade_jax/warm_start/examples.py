@@ -21,6 +21,8 @@ Kind = Literal["designer", "hint", "play"]
 ABILITIES = (1.0, 1.0, 1.0, 0.9, 0.7)
 """Scripted players are drawn from these, so that the model wins some of its games, not all."""
 PLAYS_PER_GAME = 4
+MOST_SHOWN = 2
+"""Exemplars, and environments to avoid, in one request: a skill has five families."""
 HINTED = 0.5
 """Share of plays with the hint."""
 
@@ -98,14 +100,15 @@ def designer_example(
     rng.shuffle(families)
     document = rng.choice(documents)
     target = families.pop().create(rng, noun(document))
-    shown = rng.choice([0, 0, 1, 1, 2])
+    memory = settings.memory
+    shown = rng.randint(0, min(memory.exemplars, MOST_SHOWN))
     exemplars = [
         _remembered(create(families.pop(), documents, rng), rng.uniform(0.15, 0.85), rng)
         for _ in range(shown)
     ]
     avoid = [
         _remembered(create(families.pop(), documents, rng), rng.choice([0.0, 0.05, 0.95, 1.0]), rng)
-        for _ in range(rng.choice([0, 0, 1]) if shown else 0)
+        for _ in range(rng.randint(0, min(memory.avoid, MOST_SHOWN)) if shown else 0)
     ]
     messages = prompts.designer(
         settings.designer.prompts,

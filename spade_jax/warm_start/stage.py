@@ -100,6 +100,8 @@ def fingerprint(settings: config.Config) -> str:
             settings.designer.prefill,
             settings.agent.max_turns,
             settings.hints.words,
+            settings.memory.exemplars,
+            settings.memory.avoid,
         ],
     }
     digest = hashlib.sha256(json.dumps(decisive, sort_keys=True).encode())

@@ -22,8 +22,20 @@ CHAT_TEMPLATE = (
     "{% if add_generation_prompt %}{{ '<|assistant|>' }}{% endif %}"
 )
 
-VARIED_DIGIT = r"(?<!score = )(?<!max_turns \+ )(?<!\+= )[0-9](?!, (?:True|False))"
-"""A digit, save those of counters and rewards, which are the same in every program."""
+VARIED_DIGIT = r"(?<=max_turns=|goal = )[0-9]|[0-9](?= of | in a row| lives)"
+"""A digit of a game's size or state."""
+QUOTED = r"(?<=')[^'\n]*(?=')"
+"""What stands in single quotes: a title, the rule of a game."""
+ENTRY = r"^ +\"[^\"\n]*\": \"[^\"\n]*\",\n"
+"""A line of a game's table."""
+ACTION = (
+    r"(?<=\\boxed\{)not (?=[^}\"\n]*\})|(?<=\\boxed\{|\\boxed\{not )[^}\"\n]*(?=\})"
+)
+"""What a player does, and its negation."""
+SITUATION = r"(?<=, )[^,\n\"(){}]+(?=\n|\z)"
+"""What the last line of an observation ends in: what a player has to answer."""
+WHOLE = (ENTRY, QUOTED, ACTION, SITUATION, VARIED_DIGIT)
+"""Texts whose tokens never reach beyond them, so that they are the same wherever they stand."""
 
 SMALLEST = 256 + 5
 """The bytes and the special tokens: with these any text can be encoded."""
@@ -43,8 +55,7 @@ def train(texts: Iterable[str], vocabulary: int) -> PreTrainedTokenizerFast:
     tokenizer = tokenizers.Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
         [
-            pre_tokenizers.Split(Regex(r"(?<=')[^'\n]*(?=')"), "isolated"),
-            pre_tokenizers.Split(Regex(VARIED_DIGIT), "isolated"),
+            *(pre_tokenizers.Split(Regex(pattern), "isolated") for pattern in WHOLE),
             pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
         ]
     )

@@ -1,6 +1,6 @@
 """Games of reactions: every turn shows a situation, and the right reaction to it moves the game on.
 
-What is right is common sense, or, in games that are *flipped*, the contrary of it. No observation
+What is right is common sense, or, in games whose rule is *contrary*, its negation. No observation
 says which; playing shows it, and the hint tells. Situations and reactions are data
 (:class:`Theme`); how a game is won is the theme's :data:`MECHANICS`.
 """
@@ -11,7 +11,8 @@ from collections.abc import Sequence
 
 from spade_jax.warm_start.families.program import Game, compose, method
 
-HINTS = ("do as usual", "do the contrary")
+RULES = ("usual", "contrary")
+HINTS = {rule: f"the '{rule}' wins" for rule in RULES}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -55,22 +56,23 @@ MECHANICS = {
 
 @dataclasses.dataclass(frozen=True)
 class Theme:
-    """A family: situations that belong together, each with the usual reaction and its contrary."""
+    """A family: situations that belong together, each with the usual reaction."""
 
     name: str
     skill: str
     mechanics: str
-    situations: Sequence[tuple[str, str, str]]
+    situations: Sequence[tuple[str, str]]
 
     def create(self, rng: random.Random, noun: str) -> Game:
-        """A game with some of the situations, flipped or not."""
+        """A game with some of the situations, in which common sense holds or its negation."""
         mechanics = MECHANICS[self.mechanics]
-        goal, flipped = rng.choice([2, 2, 3]), rng.randrange(2)
-        shown = rng.sample(self.situations, rng.randint(5, len(self.situations)))
-        init = [f"self.goal = {goal}", f"self.flip = {flipped}", "self.table = {"]
-        init += [f'    "{seen}": ("{usual}", "{other}"),' for seen, usual, other in shown]
+        goal, rule = rng.choice([2, 2, 3]), rng.choice(RULES)
+        kept = rng.sample(range(len(self.situations)), rng.randint(5, len(self.situations)))
+        shown = [self.situations[index] for index in sorted(kept)]
+        init = [f"self.goal = {goal}", f"self.rule = '{rule}'", "self.table = {"]
+        init += [f'    "{seen}": "{usual}",' for seen, usual in shown]
         init += ["}"]
-        reset = ["self.cases = self.rng.choices(sorted(self.table), k=30)"]
+        reset = ["self.cases = rng.choices(sorted(self.table), k=30)"]
         if mechanics.lost:
             reset.append("self.lives = 2")
         source = compose(
@@ -80,25 +82,29 @@ class Theme:
             goal + rng.choice(mechanics.slack),
             init=init,
             reset=reset,
-            methods=method("case(self)", "return self.cases[self.turn]")
-            + method("right(self, case)", "return self.table[case][self.flip]")
-            + method("view(self)", f'return f"{mechanics.progress}, {{self.case()}}"'),
+            methods=method(
+                "right(self, case)",
+                'negation = "not " if self.rule == "contrary" else ""',
+                "return negation + self.table[case]",
+            )
+            + method("view(self)", f'return f"{mechanics.progress}, {{self.cases[self.turn]}}"'),
             step=[
-                "good = word == self.right(self.case())",
+                "good = word == self.right(self.cases[self.turn])",
                 "if good:",
                 "    self.score += 1",
                 "else:",
                 f"    {mechanics.wrong}",
+                'verdict = "right" if good else "wrong"',
             ],
             lost=mechanics.lost,
-            reply="\"{'right' if good else 'wrong'}, {self.view()}\"",
+            reply='"{verdict}, {self.view()}"',
             solution=["return [self.right(case) for case in self.cases[:self.goal]]"],
         )
 
         def player(skill: float, rng: random.Random, hint: str | None) -> ReactionPlayer:
             return ReactionPlayer(self, skill, rng, hint)
 
-        return Game(self.name, self.skill, source, HINTS[flipped], player)
+        return Game(self.name, self.skill, source, HINTS[rule], player)
 
 
 class ReactionPlayer:
@@ -106,7 +112,7 @@ class ReactionPlayer:
 
     def __init__(self, theme: Theme, skill: float, rng: random.Random, hint: str | None):
         self.theme, self.skill, self.rng = theme, skill, rng
-        self.flipped = 0 if hint is None else HINTS.index(hint)
+        self.contrary = hint == HINTS["contrary"]
         self.sure = hint is not None
         self.told = True
 
@@ -114,11 +120,11 @@ class ReactionPlayer:
         verdict, _, rest = observation.partition(", ")
         if verdict in ("right", "wrong") and not self.sure and self.told:
             # Common sense was followed, so the verdict says whether it holds here.
-            self.flipped = int(verdict == "wrong") ^ self.flipped
+            self.contrary = verdict == "wrong"
             self.sure = True
         case = (rest or verdict).rpartition(", ")[2]
         self.told = self.rng.random() < self.skill
         if not self.told:
             case = self.rng.choice(self.theme.situations)[0]
-        reactions = next(item[1:] for item in self.theme.situations if item[0] == case)
-        return reactions[self.flipped]
+        reaction = dict(self.theme.situations)[case]
+        return f"not {reaction}" if self.contrary else reaction
