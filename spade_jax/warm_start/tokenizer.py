@@ -28,9 +28,7 @@ QUOTED = r"(?<=')[^'\n]*(?=')"
 """What stands in single quotes: a title, the rule of a game."""
 ENTRY = r"^ +\"[^\"\n]*\": \"[^\"\n]*\",\n"
 """A line of a game's table."""
-ACTION = (
-    r"(?<=\\boxed\{)not (?=[^}\"\n]*\})|(?<=\\boxed\{|\\boxed\{not )[^}\"\n]*(?=\})"
-)
+ACTION = r"(?<=\\boxed\{)not (?=[^}\"\n]*\})|(?<=\\boxed\{|\\boxed\{not )[^}\"\n]*(?=\})"
 """What a player does, and its negation."""
 SITUATION = r"(?<=, )[^,\n\"(){}]+(?=\n|\z)"
 """What the last line of an observation ends in: what a player has to answer."""

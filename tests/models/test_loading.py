@@ -44,7 +44,7 @@ def test_scratch_refuses_a_typing_slip():
     slip = {**ARCHITECTURE, "tie_word_embedding": True}
     with pytest.raises(ModelError, match=r"tie_word_embedding: .*mean tie_word_embeddings"):
         loading.load(settings_.Model(architecture=slip), 0)
-    with pytest.raises(ModelError, match="config.model.architecture is empty"):
+    with pytest.raises(ModelError, match=r"config\.model\.architecture is empty"):
         loading.load(settings_.Model(), 0)
 
 
