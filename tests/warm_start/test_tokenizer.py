@@ -37,12 +37,22 @@ def test_programs_take_fewer_than_two_tokens_a_line(trained):
     assert sum(len(trained.encode(program)) for program in programs) < 2 * lines
 
 
-def test_digits_and_quoted_text_stand_alone(trained):
-    assert trained.tokenize("1024 7") == ["1", "0", "2", "4", "Ġ", "7"]
-    alone = trained.encode("truth")
-    quoted = trained.encode("        noun = 'truth'\n")
-    places = range(len(quoted) - len(alone) + 1)
-    assert alone in [quoted[place : place + len(alone)] for place in places]
+@pytest.mark.parametrize(
+    ("text", "surroundings"),
+    [
+        ("truth", ["        noun = '{}'\n", "'{}' The truth\nWrite"]),
+        ("contrary", ["        self.rule = '{}'\n", "the '{}' wins"]),
+        ("load heavy", ["0 of 2 done, {}", "right, 2 lives, {}\n\nHINT: the 'usual' wins"]),
+        ("low gear", ["\\boxed{{{}}}", "\\boxed{{not {}}}"]),
+        ("2", ["max_turns={}, **options", "self.goal = {}\n", "wrong, {} of 3 done, load heavy"]),
+    ],
+)
+def test_what_recurs_has_the_same_tokens_everywhere(trained, text, surroundings):
+    alone = trained.encode(text)
+    for around in surroundings:
+        tokens = trained.encode(around.format(text))
+        places = range(len(tokens) - len(alone) + 1)
+        assert alone in [tokens[place : place + len(alone)] for place in places], around
 
 
 def test_equal_texts_give_equal_tokenizers(trained):
