@@ -10,15 +10,14 @@ sees only those. An unknown key, a wrong type or an impossible combination is a
 import dataclasses
 import difflib
 import math
-import typing
 from collections.abc import Mapping
 from typing import Any
 
 import ml_collections
 
-
-class ConfigError(ValueError):
-    """A setting that cannot be used: the message names the key, the reason and the remedy."""
+from spade_jax import config_tree
+from spade_jax.config_tree import ConfigError as ConfigError
+from spade_jax.config_tree import differences as differences
 
 
 def setting(default: Any, meaning: str) -> Any:
@@ -36,6 +35,16 @@ GAME_SKILLS = (
     "Pattern Recognition",
     "Optimization",
     "Causal Inference",
+)
+
+
+REWARD_KINDS = (
+    "blend",
+    "solve_rate",
+    "regret",
+    "learning_potential",
+    "late_gain",
+    "trend_gain",
 )
 
 
@@ -71,6 +80,8 @@ POSITIVE = (
 )
 NOT_NEGATIVE = (
     "schedule.hinted_plays",
+    "schedule.instances",
+    "hints.placebo",
     "memory.capacity",
     "memory.exemplars",
     "memory.avoid",
@@ -83,6 +94,7 @@ NOT_NEGATIVE = (
     "learner.entropy_coefficient",
     "rewards.regret_weight",
     "rewards.anchor_weight",
+    "rewards.variance_weight",
 )
 ABOVE_ZERO = (
     "rewards.regret_scale",
@@ -115,6 +127,9 @@ class Model:
     parameter_dtype: str = setting("float32", "dtype in which weights are held")
     compute_dtype: str = setting("float32", "dtype of matrix products outside the float32 islands")
     attention: str = setting("xla", "training attention kernel: 'xla'")
+    thinking: bool = setting(
+        False, "have chat templates that offer it (Qwen3) open every reply with thinking"
+    )
     experts: str = setting(
         "ragged_dot",
         "grouped matmul of the experts: 'ragged_dot', 'gmm' (TPU) or 'blocks' (few experts on CPU)",
@@ -139,6 +154,12 @@ class Schedule:
     active_skills: int = setting(3, "skills that an epoch uses; 0 = all")
     plain_plays: int = setting(16, "plain episodes of an environment in each iteration")
     hinted_plays: int = setting(16, "hinted episodes of an environment, in its first iteration")
+    instances: int = setting(
+        0, "distinct instances among an environment's plays of one iteration; 0 = one a play"
+    )
+    top_up: bool = setting(
+        True, "have empty slots written again in the later iterations of an epoch"
+    )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -152,6 +173,9 @@ class Designer:
     top_k: int = setting(20, "candidates kept; 0 = off")
     max_tokens: int = setting(16384, "new tokens of one attempt")
     deadline: float = setting(900.0, "seconds for writing one environment set; what is done stays")
+    penalise_invalid: bool = setting(
+        False, "train refused programs too, with reward 0, beside the set they were written for"
+    )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -166,6 +190,20 @@ class Agent:
 
 @dataclasses.dataclass(frozen=True)
 class Hints:
+    author: str = setting(
+        "policy",
+        "who writes hints: 'policy' (a separate, untrained call), 'environment' (a constant HINT "
+        "in the designer's own program) or 'endpoint' (another model)",
+    )
+    endpoint: str = setting(
+        "", "base URL of an OpenAI-compatible service (http://HOST:PORT/v1) that writes the hints"
+    )
+    endpoint_model: str = setting("", "model to ask for there")
+    placebo: int = setting(
+        0,
+        "environments of a set that are also played with a placebo: as many words out of hints "
+        "for other environments of the skill",
+    )
     temperature: float = setting(0.3, "sampling temperature of the hint call")
     top_p: float = setting(0.9, "nucleus mass; 1 = off")
     top_k: int = setting(0, "candidates kept; 0 = off")
@@ -175,6 +213,26 @@ class Hints:
 
 @dataclasses.dataclass(frozen=True)
 class Rewards:
+    kind: str = setting(
+        "blend",
+        "designer's reward: 'blend' (regret and anchor), 'solve_rate' (the anchor alone), "
+        "'regret' (mean hinted return minus win rate, at least 0), 'learning_potential' (distance "
+        "of the win rate from the skill's slow average), 'late_gain' or 'trend_gain' (rise of "
+        "returns within the epoch)",
+    )
+    fault: float = setting(0.0, "reward of an environment that misbehaved while being played")
+    shrink: bool = setting(
+        False, "draw each regret towards the mean of its skill, by its standard error"
+    )
+    variance_weight: float = setting(
+        0.0, "weight of a bonus for returns whose variance is near 1/4, added to any kind"
+    )
+    fast_rate: float = setting(
+        0.98, "weight of a new value in a skill's fast average; only the metric uses it"
+    )
+    slow_rate: float = setting(
+        0.85, "weight of a new value in a skill's slow average (kind 'learning_potential')"
+    )
     regret_weight: float = setting(0.4, "share of the regret term in the designer's reward")
     regret_scale: float = setting(0.15, "regret at which the term saturates")
     anchor_weight: float = setting(0.6, "share of the difficulty anchor")
@@ -205,10 +263,14 @@ class Corpus:
 
 @dataclasses.dataclass(frozen=True)
 class Validation:
-    required: tuple[str, ...] = setting(
-        (),
-        "checks that refuse an environment, of environments.validation.CHECKS; empty = all",
+    preset: str = setting(
+        "full",
+        "which checks of environments.validation.NAMES are required: 'full' = all, 'published' = "
+        "what the published system checks, the others off",
     )
+    required: tuple[str, ...] = setting((), "checks that refuse, whatever the preset says")
+    scored: tuple[str, ...] = setting((), "checks that are run and recorded but refuse nothing")
+    off: tuple[str, ...] = setting((), "checks that are not run")
     seeds: int = setting(3, "seeds on which an environment is reset and replayed")
     random_episodes: int = setting(20, "episodes of constant and of random play")
     random_win_rate: float = setting(0.15, "largest win rate of such play")
@@ -324,71 +386,14 @@ def from_config_dict(values: Mapping | ml_collections.ConfigDict) -> Config:
     """
     if isinstance(values, ml_collections.ConfigDict):
         values = values.to_dict()
-    config = _build(Config, values, "")
+    config = config_tree.build(Config, values)
     _check(config)
     return config
 
 
-def differences(old: Mapping, new: Mapping, prefix: str = "") -> list[tuple[str, Any, Any]]:
-    """(dotted name, old value, new value) of every setting in which two dictionaries differ."""
-    found: list[tuple[str, Any, Any]] = []
-    for key in sorted(old.keys() | new.keys()):
-        before, after = old.get(key), new.get(key)
-        if isinstance(before, Mapping) and isinstance(after, Mapping):
-            found += differences(before, after, f"{prefix}{key}.")
-        elif before != after:
-            found.append((prefix + key, before, after))
-    return found
-
-
 def require_known(name: str) -> None:
     """Raises ConfigError, with the nearest name, if there is no setting or section ``name``."""
-    names = setting_names()
-    if name in names or any(known.startswith(name + ".") for known in names):
-        return
-    near = difflib.get_close_matches(name, names, n=1, cutoff=0.0)[0]
-    raise ConfigError(f"config.{name}: no such setting; did you mean config.{near}?")
-
-
-def setting_names(section: type = Config, prefix: str = "") -> list[str]:
-    """Dotted names of all settings, for messages."""
-    names = []
-    for field in dataclasses.fields(section):
-        name = prefix + field.name
-        if dataclasses.is_dataclass(field.type):
-            names += setting_names(typing.cast(type, field.type), name + ".")
-        else:
-            names.append(name)
-    return names
-
-
-def _build(section: type, values: Mapping, prefix: str) -> Any:
-    fields = {field.name: field for field in dataclasses.fields(section)}
-    for key in values:
-        if key not in fields:
-            require_known(prefix + key)
-    built = {key: _convert(fields[key].type, value, prefix + key) for key, value in values.items()}
-    return section(**built)
-
-
-def _convert(kind: Any, value: Any, name: str) -> Any:
-    if dataclasses.is_dataclass(kind):
-        if not isinstance(value, Mapping):
-            raise ConfigError(f"config.{name}: is a section of settings, got {value!r}")
-        return _build(typing.cast(type, kind), value, name + ".")
-    if kind is Mapping:
-        if not isinstance(value, Mapping):
-            raise ConfigError(f"config.{name}: must be a mapping, got {value!r}")
-        return dict(value)
-    if typing.get_origin(kind) is tuple:
-        if isinstance(value, str) or not isinstance(value, tuple | list):
-            raise ConfigError(f"config.{name}: must be a tuple, got {value!r}")
-        return tuple(_convert(typing.get_args(kind)[0], item, name) for item in value)
-    if kind is float and isinstance(value, int) and not isinstance(value, bool):
-        return float(value)
-    if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
-        raise ConfigError(f"config.{name}: must be {kind.__name__}, got {value!r}")
-    return value
+    config_tree.require_known(name, Config)
 
 
 def _check(config: Config) -> None:
@@ -414,6 +419,9 @@ def _check(config: Config) -> None:
     one_of("model.parameter_dtype", config.model.parameter_dtype, ("float32", "bfloat16"))
     one_of("model.compute_dtype", config.model.compute_dtype, ("float32", "bfloat16"))
     one_of("learner.role_weighting", learner.role_weighting, ("paper", "balanced"))
+    one_of("rewards.kind", config.rewards.kind, REWARD_KINDS)
+    one_of("hints.author", config.hints.author, ("policy", "environment", "endpoint"))
+    one_of("validation.preset", config.validation.preset, ("full", "published"))
     for skill in schedule.skills:
         one_of("schedule.skills", skill, GAME_SKILLS)
 
@@ -436,6 +444,25 @@ def _check(config: Config) -> None:
         config.hints.max_tokens < config.sampler.context,
         "hints.max_tokens",
         f"{config.hints.max_tokens} leaves no room for a source in sampler.context",
+    )
+    if config.hints.author == "environment":
+        require(
+            config.designer.prompts == "full",
+            "hints.author",
+            "'environment' needs designer.prompts = 'full': only they ask programs for a hint",
+        )
+    if config.hints.author == "endpoint":
+        for name, value in (
+            ("hints.endpoint", config.hints.endpoint),
+            ("hints.endpoint_model", config.hints.endpoint_model),
+        ):
+            require(bool(value), name, "must be set for hints.author = 'endpoint'")
+    rewards = config.rewards
+    require(
+        0 < rewards.slow_rate < rewards.fast_rate <= 1,
+        "rewards.slow_rate",
+        f"{rewards.slow_rate} must be above 0 and below rewards.fast_rate = {rewards.fast_rate} "
+        "<= 1",
     )
     require(len(schedule.skills) > 0, "schedule.skills", "must name at least one skill")
     active = schedule.active_skills or len(schedule.skills)
