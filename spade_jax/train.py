@@ -59,7 +59,7 @@ async def _train(settings: config.Config, workdir: Path, console: Console) -> No
     with RunProgress("warm start", 1, console=console) as progress:
         model, tokenizer = policy.prepare(settings, workdir, progress)
         progress.step("the initial policy is ready")
-    renderer = Renderer(tokenizer)
+    renderer = Renderer(tokenizer, template_options={"enable_thinking": settings.model.thinking})
     learner = Learner(model, settings.learner, ROLES)
     corpus = corpora.load(settings.corpus.source, settings.seed) if settings.corpus.source else None
     state = State.fresh(settings.memory)
@@ -166,7 +166,7 @@ def main(argv: list[str]) -> None:
     console = Console()
     try:
         settings = config.from_config_dict(_CONFIG.value)
-        validation.require_known(settings.validation)
+        validation.modes(settings.validation)
         asyncio.run(train(settings, Path(_WORKDIR.value), console))
     except (
         CheckpointError,

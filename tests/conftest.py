@@ -2,6 +2,7 @@
 
 import contextlib
 
+import hypothesis
 import pytest
 import tokenizers
 from tokenizers import decoders, models, pre_tokenizers
@@ -9,6 +10,10 @@ from transformers import PreTrainedTokenizerFast
 
 from spade_jax.sampling.interface import Completion
 from spade_jax.sampling.rendering import Renderer
+
+# How long an example takes says something of the machine, nothing of the code.
+hypothesis.settings.register_profile("patient", deadline=None)
+hypothesis.settings.load_profile("patient")
 
 CHATML = (
     "{% for message in messages %}<|im_start|>{{ message['role'] }}\n"

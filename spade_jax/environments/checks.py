@@ -227,7 +227,7 @@ async def responds(trial: Trial) -> Measurements:
 
 def _without_echo(action: str, result: StepResult) -> tuple[str, float, bool, bool]:
     text = result.observation.replace(action, "")
-    inside = action.removeprefix("\\boxed{").removesuffix("}").strip()
+    inside = _inside(action)
     if inside:
         text = re.sub(rf"(?<!\w){re.escape(inside)}(?!\w)", "", text)
     return text, result.reward, result.terminated, result.truncated
@@ -302,8 +302,11 @@ async def _fixed_return(trial: Trial, plan: Sequence[str]) -> float:
 
 
 async def solvable(trial: Trial) -> Measurements:
-    """The environment's own solution, replayed, wins on every seed."""
-    lengths = []
+    """The environment's own solution, replayed, wins on every seed.
+
+    The solutions are measured too: what gives one away can be found in a hint.
+    """
+    lengths, solutions = [], []
     for seed in trial.seeds:
         actions = await trial.solution(seed)
         if not 0 < len(actions) <= trial.max_turns:
@@ -319,7 +322,8 @@ async def solvable(trial: Trial) -> Measurements:
                 f"terminated={last.terminated}: {last.observation[:100]!r}"
             )
         lengths.append(len(results))
-    return {"shortest": min(lengths), "longest": max(lengths)}
+        solutions.append([_inside(action) for action in actions])
+    return {"shortest": min(lengths), "longest": max(lengths), "solutions": solutions}
 
 
 async def hides_solution(trial: Trial) -> Measurements:
@@ -330,22 +334,45 @@ async def hides_solution(trial: Trial) -> Measurements:
     otherwise appear, as one option among others must.
     """
     for seed in trial.seeds:
-        actions = [action.removeprefix("\\boxed{").removesuffix("}").strip()
-                   for action in await trial.solution(seed)]  # fmt: skip
-        shown = trial.observations[seed].lower()
-        tokens = [re.escape(token) for action in actions for token in action.lower().split()]
-        if not tokens:
+        actions = [_inside(action) for action in await trial.solution(seed)]
+        if not any(actions):
             continue
-        listed = r"(?<!\w)" + r"[\W_]+(?:then )?".join(tokens) + r"(?!\w)"
+        shown = trial.observations[seed]
         announced = REVEALS + re.escape(actions[0].lower()) + r"(?!\w)"
-        if (len(actions) > 1 and re.search(listed, shown)) or re.search(announced, shown):
+        if (len(actions) > 1 and lists(shown, actions)) or re.search(announced, shown.lower()):
             raise Failed(f"the first observation of seed {seed} prints the solution")
     return {}
 
 
+def lists(text: str, actions: Sequence[str]) -> bool:
+    """Whether the actions stand in the text, one after the other, as whole words."""
+    tokens = [re.escape(token) for action in actions for token in action.lower().split()]
+    pattern = r"(?<!\w)" + r"[\W_]+(?:then )?".join(tokens) + r"(?!\w)"
+    return bool(tokens) and re.search(pattern, text.lower()) is not None
+
+
+def gives_away(text: str, solutions: Sequence[Sequence[str]]) -> bool:
+    """Whether a hint contains a solution verbatim.
+
+    Solutions of one action are the exception where they differ by seed and the hint names all of
+    them: it then names the options and gives none away.
+    """
+    different = {tuple(actions) for actions in solutions}
+    told = {actions for actions in different if lists(text, actions)}
+    options = len(different) > 1 and told == different and all(len(item) == 1 for item in told)
+    return bool(told) and not options
+
+
+def _inside(action: str) -> str:
+    """The content of a boxed action."""
+    return action.removeprefix("\\boxed{").removesuffix("}").strip()
+
+
 async def novel(trial: Trial) -> Measurements:
-    """No near-duplicate of the other sources given."""
-    closest = max((similarity(trial.source, other) for other in trial.others), default=0.0)
+    """No near-duplicate of the other sources given; those may be only the beginnings of some."""
+    closest = max(
+        (similarity(trial.source[: len(other)], other) for other in trial.others), default=0.0
+    )
     if closest >= trial.settings.similarity:
         raise Failed(f"similarity {closest:.2f} to a known environment")
     return {"closest": closest}

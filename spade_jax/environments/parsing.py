@@ -34,10 +34,7 @@ def parse_source(reply: str) -> str:
     Raises:
       ParseFailure: the reply holds no program, a fence without end, or only broken ones.
     """
-    reply = (
-        reply[reply.rfind(THINKING_END) + len(THINKING_END) :] if THINKING_END in reply else reply
-    )
-    reply = reply.split(THINKING_START)[0]
+    reply = without_thinking(reply)
     blocks, unclosed = _fenced(reply)
     if not blocks and unclosed:
         raise ParseFailure("unclosed_fence", "the reply ends inside a code fence")
@@ -53,6 +50,11 @@ def parse_source(reply: str) -> str:
     if len(source) > MAX_SOURCE:
         raise ParseFailure("too_long", f"{len(source)} characters exceed {MAX_SOURCE}")
     return source
+
+
+def without_thinking(reply: str) -> str:
+    """What follows the last ``</think>``, up to a ``<think>`` that nothing closes."""
+    return reply.rpartition(THINKING_END)[2].partition(THINKING_START)[0]
 
 
 def _fenced(reply: str) -> tuple[list[str], bool]:
@@ -126,11 +128,11 @@ def _closing_brace(text: str, start: int) -> int | None:
 def parse_action(reply: str) -> str:
     r"""What an environment's ``step()`` gets for an agent's reply.
 
-    Only what follows the last ``</think>`` counts. With a box it is ``\boxed{content}``, the form
-    that published environments look for; without one the whole message, stripped: what to make of
-    a missing box is the environment's business.
+    Thinking does not count: a reply that never leaves it is an empty text, and no action. With a
+    box it is ``\boxed{content}``, the form that published environments look for; without one the
+    whole message, stripped: what to make of a missing box is the environment's business.
     """
-    message = reply.rpartition(THINKING_END)[2]
+    message = without_thinking(reply)
     content = box_content(message)
     return message.strip() if content is None else boxed(content)
 

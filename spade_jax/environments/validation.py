@@ -12,18 +12,25 @@ from spade_jax.sandbox.faults import EnvironmentFault
 from spade_jax.sandbox.host import EnvironmentHost
 from spade_jax.sandbox.instance import HARMLESS
 
-__all__ = ["CHECKS", "Check", "Report", "similarity", "validate"]
+__all__ = ["CHECKS", "HINT", "NAMES", "Check", "Report", "modes", "similarity", "validate"]
 
 CHECKS = tuple(check.__name__ for check in checks.ALL)
-Status = typing.Literal["passed", "failed", "unproven", "skipped"]
+HINT = "hint_keeps_secret"
+"""The check of a hint, which is written after the others have passed: it does not contain the
+solution. One that fails where this is required costs the environment its hint, not its place."""
+NAMES = (*CHECKS, HINT)
+# What the published system asks of a game, as far as it concerns the source.
+PUBLISHED = ("parses", "constructs", "resets", "types_and_ranges")
+Mode = typing.Literal["required", "scored", "off"]
+Status = typing.Literal["passed", "failed", "unproven", "skipped", "off"]
 
 
 @dataclasses.dataclass(frozen=True)
 class Check:
     """Outcome of one check.
 
-    ``status``: 'passed'; 'failed'; 'unproven', where the environment offers no way to tell; or
-    'skipped', where an earlier failure leaves nothing to ask.
+    ``status``: 'passed'; 'failed'; 'unproven', where the environment offers no way to tell;
+    'skipped', where an earlier failure leaves nothing to ask; or 'off'.
     """
 
     name: str
@@ -34,10 +41,18 @@ class Check:
 
 @dataclasses.dataclass(frozen=True)
 class Report:
-    """All outcomes, in the order of ``CHECKS``. ``accepted``: every required check has passed."""
+    """All outcomes, in the order of ``CHECKS``.
 
-    accepted: bool
+    Attributes:
+      refused: the first required check that has not passed; None = accepted.
+    """
+
     checks: tuple[Check, ...]
+    refused: Check | None = None
+
+    @property
+    def accepted(self) -> bool:
+        return self.refused is None
 
     def __getitem__(self, name: str) -> Check:
         return next(check for check in self.checks if check.name == name)
@@ -49,14 +64,33 @@ class Report:
         return "; ".join(f"{check.name}: {check.reason}" for check in wrong)
 
 
-def require_known(settings: config.Validation) -> None:
-    """Raises ConfigError if ``settings.required`` names a check that does not exist."""
-    unknown = set(settings.required) - set(CHECKS)
-    if unknown:
-        raise config.ConfigError(
-            f"config.validation.required: no check named {', '.join(sorted(unknown))}; there are "
-            f"{', '.join(CHECKS)}"
-        )
+def modes(settings: config.Validation) -> dict[str, Mode]:
+    """What to do with each of ``NAMES``: the preset, then the names that settings list.
+
+    Raises:
+      ConfigError: a listed check does not exist, is listed twice, or cannot be switched off.
+    """
+    found: dict[str, Mode] = {
+        name: "required" if settings.preset == "full" or name in PUBLISHED else "off"
+        for name in NAMES
+    }
+    seen: set[str] = set()
+    for mode in typing.get_args(Mode):
+        for name in getattr(settings, mode):
+            if name not in NAMES:
+                raise config.ConfigError(
+                    f"config.validation.{mode}: no check named {name}; there are {', '.join(NAMES)}"
+                )
+            if name in seen:
+                raise config.ConfigError(f"config.validation.{mode}: {name} is listed twice")
+            if mode == "off" and name in checks.FOUNDATIONS:
+                raise config.ConfigError(
+                    f"config.validation.off: without {name} no other check can run; list it in "
+                    "config.validation.scored"
+                )
+            seen.add(name)
+            found[name] = mode
+    return found
 
 
 async def validate(
@@ -66,7 +100,7 @@ async def validate(
     others: Sequence[str] = (),
     max_turns: int = 25,
 ) -> Report:
-    """Runs every check of ``CHECKS`` on a source.
+    """Runs every check of ``CHECKS`` that is not off on a source.
 
     Args:
       host: where the environment runs.
@@ -76,24 +110,27 @@ async def validate(
 
     Raises:
       HostFault: the sandbox failed; nothing is known of the environment.
-      ConfigError: ``settings.required`` names a check that does not exist.
+      ConfigError: as :func:`modes`.
     """
-    require_known(settings)
-    required = settings.required or CHECKS
+    wanted = modes(settings)
     trial = checks.Trial(host, source, settings, max_turns, others)
     outcomes: list[Check] = []
     blocked = ""
     try:
         for check in checks.ALL:
-            if blocked:
+            if wanted[check.__name__] == "off":
+                outcomes.append(Check(check.__name__, "off"))
+            elif blocked:
                 outcomes.append(Check(check.__name__, "skipped", blocked))
-                continue
-            outcome, blocked = await _run(check, trial)
-            outcomes.append(outcome)
+            else:
+                outcome, blocked = await _run(check, trial)
+                outcomes.append(outcome)
     finally:
         await trial.close()
-    accepted = all(item.status == "passed" for item in outcomes if item.name in required)
-    return Report(accepted, tuple(outcomes))
+    refusing = [
+        item for item in outcomes if wanted[item.name] == "required" and item.status != "passed"
+    ]
+    return Report(tuple(outcomes), refusing[0] if refusing else None)
 
 
 async def _run(

@@ -5,11 +5,12 @@ import dataclasses
 
 from spade_jax import config
 from spade_jax.environments import parsing
-from spade_jax.sampling.interface import Request, Sampler, SamplingParams
+from spade_jax.sampling.interface import Request, Sampler
 from spade_jax.sampling.rendering import Renderer
 from spade_jax.sandbox.faults import EnvironmentFault, HostFault
 from spade_jax.sandbox.host import EnvironmentHost
 from spade_jax.selfplay import prompts, rewards
+from spade_jax.selfplay.decoding import sampling_params
 from spade_jax.selfplay.ledger import Arm
 from spade_jax.selfplay.state import Environment, Sample
 
@@ -57,6 +58,12 @@ class Episode:
     def episode_return(self) -> float:
         paid = [turn.reward for turn in self.turns]
         return rewards.episode_return(paid, self.status == "terminated")
+
+    @property
+    def hint(self) -> str | None:
+        """What the agent is shown besides the first observation: the arms differ in this alone."""
+        shown = {"hinted": self.environment.hint, "placebo": self.environment.placebo}
+        return shown.get(self.arm)
 
     @property
     def uid(self) -> str:
@@ -107,8 +114,7 @@ class Agent:
                 await self._host.close(handle)
 
     def _first_message(self, episode: Episode) -> list[dict[str, str]]:
-        hint = episode.environment.hint if episode.arm == "hinted" else None
-        return prompts.agent(self._prompt_set, observation=episode.observation, hint=hint)
+        return prompts.agent(self._prompt_set, observation=episode.observation, hint=episode.hint)
 
     async def _turn(self, episode: Episode, conversation: "Conversation", handle: int) -> bool:
         """One message and its answer; True if the episode goes on."""
@@ -117,13 +123,7 @@ class Agent:
         if room <= 0:
             episode.status = "length"
             return False
-        params = SamplingParams(
-            max_tokens=min(settings.max_tokens, room),
-            temperature=settings.temperature,
-            top_p=settings.top_p,
-            top_k=settings.top_k,
-            stop_ids=self._renderer.stop_ids,
-        )
+        params = sampling_params(settings, self._renderer, room)
         uid = f"{episode.uid}/{len(episode.turns)}"
         request = Request(list(conversation.tokens), params, uid, session=episode.uid)
         (completion,) = await self._sampler.generate([request])

@@ -7,7 +7,7 @@ from spade_jax import config
 from spade_jax.learner.packing import Trajectory
 from spade_jax.selfplay import advantages, rewards
 from spade_jax.selfplay.agent import Episode
-from spade_jax.selfplay.state import Environment
+from spade_jax.selfplay.state import Environment, Invalid
 
 # The learner calls them groups: it clips and measures by group and knows nothing of roles.
 ROLES = ("agent", "designer")
@@ -45,23 +45,19 @@ def agent_trajectories(episodes: Sequence[Episode], settings: config.Config) -> 
 
 
 def designer_trajectories(
-    environments: Sequence[Environment],
+    due: Sequence[Environment | Invalid],
     paid: Sequence[float | None],
     episodes: Sequence[Episode],
     settings: config.Config,
 ) -> list[Trajectory]:
-    """Trajectories that wrote ``environments``, rewards centred per skill and scaled.
+    """Trajectories that wrote what is due, rewards centred per skill and scaled.
 
     The scale is the published min(k n_agent / n_designer, cap) under role weighting 'paper'; with
     'balanced' each role's gradient is clipped on its own and the scale would only distort it.
     """
-    scored = [
-        (environment, reward)
-        for environment, reward in zip(environments, paid, strict=True)
-        if reward is not None
-    ]
+    scored = [(item, reward) for item, reward in zip(due, paid, strict=True) if reward is not None]
     centred = advantages.centre(
-        [reward for _, reward in scored], [environment.skill for environment, _ in scored]
+        [reward for _, reward in scored], [item.skill for item, _ in scored]
     )
     scale = 1.0
     if settings.learner.role_weighting == "paper":
@@ -71,13 +67,13 @@ def designer_trajectories(
         )
     return [
         Trajectory(
-            environment.sample.tokens,
-            environment.sample.trained,
-            environment.sample.logp,
+            item.sample.tokens,
+            item.sample.trained,
+            item.sample.logp,
             advantage=advantage * scale,
             weight=1.0,
             group=ROLES.index("designer"),
             temperature=settings.designer.temperature,
         )
-        for (environment, _), advantage in zip(scored, centred, strict=True)
+        for (item, _), advantage in zip(scored, centred, strict=True)
     ]

@@ -18,14 +18,14 @@ from spade_jax.learner.packing import Trajectory
 from spade_jax.sampling.interface import Sampler
 from spade_jax.sampling.rendering import Renderer
 from spade_jax.sandbox.host import EnvironmentHost
-from spade_jax.selfplay import batch, metrics, rewards, schedule
+from spade_jax.selfplay import batch, metrics, payment, schedule
 from spade_jax.selfplay.agent import Agent, Episode
-from spade_jax.selfplay.designer import Designer, Slot
-from spade_jax.selfplay.hints import write_hints
-from spade_jax.selfplay.ledger import Play
+from spade_jax.selfplay.designer import Designer, Slot, invalid, solutions
+from spade_jax.selfplay.hints import with_placebos, write_hints
+from spade_jax.selfplay.ledger import Arm, Play
 from spade_jax.selfplay.memory import Record
 from spade_jax.selfplay.records import Records
-from spade_jax.selfplay.state import Environment, State
+from spade_jax.selfplay.state import Environment, Invalid, State
 
 
 class Learner(Protocol):
@@ -78,19 +78,23 @@ class Cycle:
         row = metrics.Row(iteration)
         self._seconds = {}
 
-        if schedule.starts_epoch(iteration, self.settings.schedule.k):
+        plan = self.settings.schedule
+        if schedule.starts_epoch(iteration, plan.k):
             self._remember()
+            state.environments = []
+            await self._new_environments(row)
+        elif plan.top_up and len(state.environments) < plan.slots:
             await self._new_environments(row)
 
         episodes = await self._play()
         self._enter(episodes)
-        row.play(self.settings.schedule.slots, state.environments, episodes, state.ledger)
+        row.play(plan.slots, state.environments, episodes, state.ledger)
 
         due = self._due()
-        paid = [self._pay(environment) for environment in due]
+        paid = payment.pay(due, state, self.settings.rewards)
         designed = batch.designer_trajectories(due, paid, episodes, self.settings)
         played = batch.agent_trajectories(episodes, self.settings)
-        row.designer(paid)
+        row.designer(due, paid, state.averages, self.settings.rewards)
         row.batch(played, designed)
 
         with self._phase("learn", 1):
@@ -99,7 +103,8 @@ class Cycle:
             self._sampler.update(self._learner.params, iteration + 1)
 
         state.parked = [item for item in state.parked if item not in due]
-        alive = {item.sha for item in [*state.environments, *state.parked]}
+        alive = {item.sha for item in [*state.environments, *state.parked]
+                 if isinstance(item, Environment)}  # fmt: skip
         state.ledger.keep(alive)
         state.faulty &= alive
         state.iteration += 1
@@ -117,33 +122,39 @@ class Cycle:
                         environment.skill,
                         environment.source,
                         sum(returns) / len(returns),
-                        self._regret(environment),
+                        payment.regret(environment, ledger),
                     )
                 )
 
     async def _new_environments(self, row: metrics.Row) -> None:
-        """Designer, validation, hints: the set that the coming k iterations play."""
-        plan, iteration = self.settings.schedule, self.state.iteration
+        """Designer, validation, hints: fills the slots of the set that lack an environment."""
+        settings, state, iteration = self.settings, self.state, self.state.iteration
+        plan, present = settings.schedule, state.environments
         skills = schedule.active_skills(iteration, plan.k, plan.skills, plan.active_skills)
-        slots = [Slot(index, skills[index % len(skills)]) for index in range(plan.slots)]
+        filled = {environment.slot for environment in present}
+        slots = [
+            Slot(index, skills[index % len(skills)])
+            for index in range(plan.slots)
+            if index not in filled
+        ]
         documents = [
             next(self._corpus) if self._corpus else None
-            for _ in range(plan.slots * self.settings.designer.attempts)
+            for _ in range(len(slots) * settings.designer.attempts)
         ]
-        memory = self.state.memory
-        with self._phase("design", plan.slots):
-            written, attempts = await self._designer.write(slots, iteration, documents, memory)
+        with self._phase("design", len(slots)):
+            written, attempts = await self._designer.write(
+                slots, iteration, documents, state.memory, present
+            )
         with self._phase("hint", len(written)):
             written, hint_tokens = await write_hints(
-                written,
-                self._sampler,
-                self._renderer,
-                self.settings.hints,
-                self.settings.designer.prompts,
-                self.settings.sampler.context,
+                written, solutions(attempts), self._sampler, self._renderer, settings
             )
-        self.state.environments = written
-        self.state.parked += written
+        if not present:
+            written = with_placebos(written, settings, iteration)
+        state.environments = sorted([*present, *written], key=lambda item: item.slot)
+        state.parked += written
+        if settings.designer.penalise_invalid:
+            state.parked += invalid(attempts, iteration)
         by_slot = {environment.slot: environment for environment in written}
         for attempt in attempts:
             if attempt.outcome == "accepted":
@@ -153,19 +164,14 @@ class Cycle:
         row.design(attempts, written, hint_tokens)
 
     async def _play(self) -> list[Episode]:
-        """Both arms on the same seeds, in an order that tells an environment nothing."""
-        plan, iteration = self.settings.schedule, self.state.iteration
-        first = schedule.starts_epoch(iteration, plan.k)
-        episodes = []
-        for environment in self.state.environments:
-            seeds = schedule.play_seeds(
-                self.settings.seed, environment.sha, iteration, plan.plain_plays
-            )
-            for play, seed in enumerate(seeds):
-                episodes.append(Episode(environment, iteration, "plain", seed, play))
-            if first and environment.hint is not None:
-                for play, seed in enumerate(schedule.hinted_seeds(seeds, plan.hinted_plays)):
-                    episodes.append(Episode(environment, iteration, "hinted", seed, play))
+        """All arms on the same seeds, in an order that tells an environment nothing."""
+        iteration = self.state.iteration
+        episodes = [
+            Episode(environment, iteration, arm, seed, play)
+            for environment in self.state.environments
+            for arm, seeds in self._arms(environment).items()
+            for play, seed in enumerate(seeds)
+        ]
         order = random.Random(schedule.derive_seed(self.settings.seed, "order", iteration))
         order.shuffle(episodes)
         with self._phase("play", len(episodes)):
@@ -177,6 +183,21 @@ class Cycle:
         for episode in episodes:
             self._records.episode(episode)
         return episodes
+
+    def _arms(self, environment: Environment) -> dict[Arm, list[int]]:
+        """Seeds of each arm in this iteration; only an environment's first one has hints."""
+        plan, iteration = self.settings.schedule, self.state.iteration
+        plain = schedule.play_seeds(
+            self.settings.seed, environment.sha, iteration, plan.plain_plays, plan.instances
+        )
+        arms: dict[Arm, list[int]] = {"plain": plain}
+        if environment.written == iteration:
+            hinted = schedule.hinted_seeds(plain, plan.hinted_plays)
+            if environment.hint is not None:
+                arms["hinted"] = hinted
+            if environment.placebo is not None:
+                arms["placebo"] = hinted
+        return arms
 
     async def _play_one(self, episode: Episode) -> None:
         await self._agent.play(episode)
@@ -198,27 +219,11 @@ class Cycle:
             elif episode.status == "environment_fault":
                 self.state.faulty.add(episode.environment.sha)
 
-    def _due(self) -> list[Environment]:
-        """Environments whose designer is trained now; in the last iteration, all that are left."""
+    def _due(self) -> list[Environment | Invalid]:
+        """What the designer is trained on now; in the last iteration, all that is left."""
         iteration, delay = self.state.iteration, self.settings.schedule.delay
         last = iteration == self.settings.iterations - 1
         return [item for item in self.state.parked if last or item.written + delay <= iteration]
-
-    def _pay(self, environment: Environment) -> float | None:
-        """The designer's reward; None when nobody could play the environment."""
-        if environment.sha in self.state.faulty:
-            return 0.0
-        returns = self.state.ledger.returns(environment.sha)
-        if not returns:
-            return None
-        win_rate = sum(returns) / len(returns)
-        return rewards.designer_reward(win_rate, self._regret(environment), self.settings.rewards)
-
-    def _regret(self, environment: Environment) -> float | None:
-        ledger = self.state.ledger
-        plain = ledger.seed_means(environment.sha, "plain", environment.written)
-        hinted = ledger.seed_means(environment.sha, "hinted", environment.written)
-        return rewards.regret(plain, hinted)
 
     @contextlib.contextmanager
     def _phase(self, name: str, total: int) -> Iterator[None]:

@@ -11,13 +11,14 @@ from collections.abc import Sequence
 from spade_jax import config
 from spade_jax.data.corpus import Document
 from spade_jax.environments import parsing, validation
-from spade_jax.sampling.interface import Completion, Request, Sampler, SamplingParams
+from spade_jax.sampling.interface import Completion, Request, Sampler
 from spade_jax.sampling.rendering import Renderer
 from spade_jax.sandbox.faults import HostFault
 from spade_jax.sandbox.host import EnvironmentHost
 from spade_jax.selfplay import prompts, schedule
+from spade_jax.selfplay.decoding import sampling_params
 from spade_jax.selfplay.memory import Memory, Record
-from spade_jax.selfplay.state import Environment, Sample
+from spade_jax.selfplay.state import Environment, Invalid, Sample
 
 
 @dataclasses.dataclass(frozen=True)
@@ -66,6 +67,7 @@ class Designer:
         iteration: int,
         documents: Sequence[Document | None],
         memory: Memory,
+        present: Sequence[Environment] = (),
     ) -> tuple[list[Environment], list[Attempt]]:
         """An environment for as many slots as possible, and every attempt made.
 
@@ -77,6 +79,7 @@ class Designer:
         Args:
           documents: one for each slot and attempt, slot-major.
           memory: what to show, and what a new environment must not repeat.
+          present: the rest of the set, which it must not repeat either.
         """
         settings = self._settings.designer
         deadline = time.monotonic() + settings.deadline
@@ -99,8 +102,8 @@ class Designer:
                 if isinstance(result, Exception):
                     raise result
             for item in batch:
-                sources = [other.source for other in accepted.values()]
-                if environment := self._settle(item, iteration, sources, memory):
+                others = [*present, *accepted.values()]
+                if environment := self._settle(item, iteration, others, memory):
                     accepted[item.slot.index] = environment
         return [accepted[index] for index in sorted(accepted)], attempts
 
@@ -164,13 +167,7 @@ class Designer:
     async def _attempt(self, attempt: Attempt, iteration: int, memory: Memory) -> None:
         """Samples, parses and validates, noting the outcome in ``attempt``."""
         settings = self._settings.designer
-        params = SamplingParams(
-            max_tokens=settings.max_tokens,
-            temperature=settings.temperature,
-            top_p=settings.top_p,
-            top_k=settings.top_k,
-            stop_ids=self._renderer.stop_ids,
-        )
+        params = sampling_params(settings, self._renderer)
         uid = f"{iteration}/slot/{attempt.slot.index}/{attempt.number}"
         async with self._sampler.party():
             (completion,) = await self._sampler.generate([Request(attempt.prompt, params, uid)])
@@ -198,35 +195,28 @@ class Designer:
         except HostFault as fault:
             attempt.outcome, attempt.reason = "host_fault", str(fault)
             return
-        attempt.outcome, attempt.reason = self._verdict(attempt.report)
-
-    def _verdict(self, report: validation.Report) -> tuple[str, str]:
-        """'accepted', or the first required check that did not pass, and its reason."""
-        if report.accepted:
-            return "accepted", ""
-        required = self._settings.validation.required or validation.CHECKS
-        refusing = next(
-            check for check in report.checks if check.name in required and check.status != "passed"
-        )
-        return refusing.name, refusing.reason
+        attempt.outcome, attempt.reason = _verdict(attempt.report)
 
     def _settle(
-        self, attempt: Attempt, iteration: int, sources: Sequence[str], memory: Memory
+        self, attempt: Attempt, iteration: int, others: Sequence[Environment], memory: Memory
     ) -> Environment | None:
         """The environment of an accepted attempt, unless an earlier one is nearly the same."""
         if attempt.outcome != "accepted" or attempt.sample is None:
             return None
-        sha = hashlib.sha256(attempt.source.encode()).hexdigest()
-        if any(record.environment == sha for record in memory.records):
-            attempt.outcome, attempt.reason = "duplicate", "this very program is in memory"
+        sha = _sha(attempt.source)
+        known = {record.environment for record in memory.records} | {item.sha for item in others}
+        if sha in known:
+            attempt.outcome, attempt.reason = "duplicate", "this very program is known"
             return None
-        likeness = max(
-            (validation.similarity(attempt.source, other) for other in sources), default=0.0
-        )
-        if likeness >= self._settings.validation.similarity:
-            attempt.outcome = "duplicate"
-            attempt.reason = f"{likeness:.2f} of its token trigrams are an earlier environment's"
-            return None
+        if validation.modes(self._settings.validation)["novel"] == "required":
+            likeness = max(
+                (validation.similarity(attempt.source, other.source) for other in others),
+                default=0.0,
+            )
+            if likeness >= self._settings.validation.similarity:
+                attempt.outcome = "duplicate"
+                attempt.reason = f"similarity {likeness:.2f} to another environment of the set"
+                return None
         slug = re.sub(r"\W+", "_", attempt.slot.skill.lower())
         return Environment(
             sha=sha,
@@ -239,6 +229,42 @@ class Designer:
             exemplars=[record.environment for record in attempt.exemplars],
             sample=attempt.sample,
         )
+
+
+def solutions(attempts: Sequence[Attempt]) -> dict[str, list[list[str]]]:
+    """SHA → solutions that validation saw winning, of the accepted attempts that showed any."""
+    return {
+        _sha(attempt.source): attempt.report["solvable"].measurements["solutions"]
+        for attempt in attempts
+        if attempt.outcome == "accepted"
+        and attempt.report is not None
+        and attempt.report["solvable"].status == "passed"
+    }
+
+
+def invalid(attempts: Sequence[Attempt], iteration: int) -> list[Invalid]:
+    """What was written to its end and refused for what it is, not for a fault of ours."""
+    excused = ("accepted", "host_fault", "unfinished")
+    return [
+        Invalid(attempt.slot.skill, iteration, attempt.sample)
+        for attempt in attempts
+        if attempt.sample is not None and attempt.outcome not in excused
+    ]
+
+
+def _sha(source: str) -> str:
+    return hashlib.sha256(source.encode()).hexdigest()
+
+
+def _verdict(report: validation.Report) -> tuple[str, str]:
+    """'accepted', or what refused it: the first required check that did not pass, and its reason.
+
+    An environment without a solution is 'unproven': nobody knows whether it can be won.
+    """
+    refused = report.refused
+    if refused is None:
+        return "accepted", ""
+    return "unproven" if refused.status == "unproven" else refused.name, refused.reason
 
 
 def _sample(prompt: list[int], completion: Completion) -> Sample:

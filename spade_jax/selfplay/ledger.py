@@ -5,7 +5,7 @@ import dataclasses
 import typing
 from collections.abc import Iterable
 
-Arm = typing.Literal["plain", "hinted"]
+Arm = typing.Literal["plain", "hinted", "placebo"]
 
 
 @dataclasses.dataclass(frozen=True)

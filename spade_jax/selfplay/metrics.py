@@ -4,16 +4,24 @@ Only names under ``time/`` depend on the clock; all others are equal in a resume
 """
 
 import collections
+import math
 import statistics
+import typing
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from spade_jax import config
+from spade_jax.environments.validation import CHECKS
 from spade_jax.learner.packing import Trajectory
+from spade_jax.selfplay import payment
 from spade_jax.selfplay.agent import Episode
 from spade_jax.selfplay.designer import Attempt
-from spade_jax.selfplay.ledger import Ledger
-from spade_jax.selfplay.rewards import regret
-from spade_jax.selfplay.state import Environment
+from spade_jax.selfplay.ledger import Arm, Ledger
+from spade_jax.selfplay.rewards import Averages
+from spade_jax.selfplay.state import Environment, Invalid
+from spade_jax.selfplay.variance import seed_share
+
+ARMS: tuple[Arm, ...] = typing.get_args(Arm)
 
 
 class Row:
@@ -26,10 +34,21 @@ class Row:
     def design(
         self, attempts: Sequence[Attempt], written: Sequence[Environment], hint_tokens: int
     ) -> None:
+        """The writing of a set, or of what it lacked."""
         outcomes = collections.Counter(attempt.outcome for attempt in attempts)
+        self.values["designer/accepted"] = len(written)
         self.values["designer/attempts"] = len(attempts)
         self.values["designer/validity"] = outcomes["accepted"] / max(1, len(attempts))
-        self.values["hints/written"] = sum(item.hint is not None for item in written)
+        reports = [attempt.report for attempt in attempts if attempt.report is not None]
+        for name in CHECKS:
+            statuses = [report[name].status for report in reports]
+            if asked := sum(status in ("passed", "failed", "unproven") for status in statuses):
+                self.values[f"checks/{name}"] = statuses.count("passed") / asked
+        hints = [item.hint for item in written if item.hint is not None]
+        self.values["hints/written"] = len(hints)
+        if hints:
+            self.values["hints/words"] = statistics.fmean(len(hint.split()) for hint in hints)
+        self.values["hints/leaking"] = sum(item.hint_leaks is True for item in written)
         for outcome, count in sorted(outcomes.items()):
             if outcome != "accepted":
                 self.values[f"refused/{outcome}"] = count
@@ -48,8 +67,10 @@ class Row:
         iteration = self.values["iteration"]
         self.values["environments/asked"] = slots
         self.values["environments/accepted"] = len(environments)
-        for arm in ("plain", "hinted"):
+        for arm in ARMS:
             played = [episode for episode in episodes if episode.arm == arm]
+            if arm == "placebo" and not played:
+                continue
             scored = [episode.episode_return for episode in played if episode.scored]
             self.values[f"episodes/{arm}"] = len(scored)
             self.values[f"episodes/{arm}_dropped"] = len(played) - len(scored)
@@ -62,23 +83,62 @@ class Row:
         rates = [statistics.fmean(returns) for returns in plain if returns]
         self.values["environments/mixed"] = sum(len(set(returns)) > 1 for returns in plain)
         self.values["environments/learnable"] = sum(0.2 <= rate <= 0.8 for rate in rates)
-        regrets = [
-            value
-            for item in environments
-            if (value := _regret(item.sha, iteration, ledger)) is not None
-        ]
-        if regrets:
-            self.values["regret/mean"] = statistics.fmean(regrets)
-            self.values["regret/max"] = max(regrets)
+        self._regrets([item for item in environments if item.written == iteration], ledger)
+        share = seed_share([_returns_by_arm(item.sha, iteration, ledger) for item in environments])
+        if share is not None:
+            self.values["returns/seed_share"] = share
         self._tokens["play"] = sum(
             sum(sample.trained) for episode in episodes for sample in episode.samples
         )
 
-    def designer(self, paid: Sequence[float | None]) -> None:
-        rewards = [reward for reward in paid if reward is not None]
+    def _regrets(self, environments: Sequence[Environment], ledger: Ledger) -> None:
+        """Regret by arm, over environments in their first iteration."""
+        regrets = {
+            item.sha: value
+            for item in environments
+            if (value := payment.regret(item, ledger)) is not None
+        }
+        if not regrets:
+            return
+        self.values["regret/mean"] = statistics.fmean(regrets.values())
+        self.values["regret/max"] = max(regrets.values())
+        errors = [payment.regret_error(item, ledger) for item in environments]
+        known = [error for error in errors if error is not None]
+        if known:
+            self.values["regret/error"] = math.sqrt(statistics.fmean(e**2 for e in known))
+        placebos = {
+            item.sha: value
+            for item in environments
+            if item.sha in regrets
+            and (value := payment.regret(item, ledger, "placebo")) is not None
+        }
+        if placebos:
+            self.values["regret/placebo"] = statistics.fmean(placebos.values())
+            self.values["regret/beside_placebo"] = statistics.fmean(
+                regrets[sha] for sha in placebos
+            )
+
+    def designer(
+        self,
+        due: Sequence[Environment | Invalid],
+        paid: Sequence[float | None],
+        averages: Mapping[str, Averages],
+        settings: config.Rewards,
+    ) -> None:
+        """What the designer was paid; an invalid program's 0 is counted apart."""
+        rewards = [
+            reward
+            for item, reward in zip(due, paid, strict=True)
+            if reward is not None and isinstance(item, Environment)
+        ]
         if rewards:
             self.values["designer/reward"] = statistics.fmean(rewards)
             self.values["designer/reward_std"] = statistics.pstdev(rewards)
+        if due:
+            self.values["designer/penalised"] = sum(isinstance(item, Invalid) for item in due)
+        for skill in sorted({item.skill for item in due} & averages.keys()):
+            potential = averages[skill].potential(settings.fast_rate, settings.slow_rate)
+            self.values[f"potential/{skill}"] = potential
 
     def batch(self, agent: Sequence[Trajectory], designer: Sequence[Trajectory]) -> None:
         self.values["agent/trained"] = len(agent)
@@ -97,8 +157,15 @@ class Row:
                 self.values[f"time/{phase}_tokens_per_second"] = self._tokens[phase] / spent
 
 
-def _regret(environment: str, iteration: int, ledger: Ledger) -> float | None:
-    return regret(
-        ledger.seed_means(environment, "plain", iteration),
-        ledger.seed_means(environment, "hinted", iteration),
-    )
+def _returns_by_arm(
+    environment: str, iteration: int, ledger: Ledger
+) -> list[dict[int, list[float]]]:
+    """For each arm that was played, seed -> returns."""
+    arms = []
+    for arm in ARMS:
+        by_seed = collections.defaultdict(list)
+        for play in ledger.plays(environment, arm, iteration):
+            by_seed[play.seed].append(play.episode_return)
+        if by_seed:
+            arms.append(dict(by_seed))
+    return arms

@@ -18,7 +18,7 @@ def pay(
     """The reward of each item; None for one that tells nothing: nobody could play it.
 
     An invalid program earns 0, an environment that misbehaved ``settings.fault``. The skills'
-    averages in ``state`` first take in what the paid environments showed.
+    averages in ``state`` first take in what the due environments showed.
     """
     shown = windows([item for item in due if isinstance(item, Environment)], state.ledger, settings)
     state.averages |= _averages(due, shown, state.averages, settings)
@@ -42,18 +42,24 @@ def windows(
     found = {
         item.sha: window for item in environments if (window := _window(item, ledger)) is not None
     }
-    if settings.shrink:
-        by_skill = collections.defaultdict(list)
-        for item in environments:
-            if item.sha in found and found[item.sha].regret is not None:
-                by_skill[item.skill].append(item.sha)
-        for members in by_skill.values():
-            values = rewards.shrink(
-                [found[sha].regret for sha in members], [found[sha].error for sha in members]
-            )
-            for sha, value in zip(members, values, strict=True):
-                found[sha] = dataclasses.replace(found[sha], regret=value)
-    return found
+    return _shrunken(environments, found) if settings.shrink else found
+
+
+def _shrunken(
+    environments: Sequence[Environment], found: Mapping[str, Window]
+) -> dict[str, Window]:
+    """The windows with each regret drawn towards the mean of its skill."""
+    by_skill: dict[str, dict[str, float]] = collections.defaultdict(dict)
+    for item in environments:
+        value = found[item.sha].regret if item.sha in found else None
+        if value is not None:
+            by_skill[item.skill][item.sha] = value
+    drawn = dict(found)
+    for members in by_skill.values():
+        errors = [found[sha].error for sha in members]
+        for sha, value in zip(members, rewards.shrink(list(members.values()), errors), strict=True):
+            drawn[sha] = dataclasses.replace(found[sha], regret=value)
+    return drawn
 
 
 def _window(environment: Environment, ledger: Ledger) -> Window | None:
@@ -98,7 +104,7 @@ def _averages(
     settings: config.Rewards,
 ) -> dict[str, Averages]:
     """The averages of the skills that were shown, updated with all plays of each skill's set."""
-    plays = collections.defaultdict(list)
+    plays: dict[str, list[float]] = collections.defaultdict(list)
     for item in due:
         if isinstance(item, Environment) and item.sha in shown:
             plays[item.skill] += shown[item.sha].plays

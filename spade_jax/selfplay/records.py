@@ -37,6 +37,8 @@ class Records:
             "document": {"id": document.id, "title": document.title} if document else None,
             "exemplars": environment.exemplars,
             "hint": environment.hint,
+            "hint_leaks": environment.hint_leaks,
+            "placebo": environment.placebo,
         }
         _write(folder / "environment.json", facts)
         _write(folder / "checks.json", _checks(attempt))
@@ -69,7 +71,7 @@ class Records:
             "status": episode.status,
             "fault": episode.fault,
             "return": episode.episode_return if episode.scored else None,
-            "hint": environment.hint if episode.arm == "hinted" else None,
+            "hint": episode.hint,
             "first_observation": episode.observation,
             "turns": [dataclasses.asdict(turn) for turn in episode.turns],
             "tokens": sum(sum(sample.trained) for sample in episode.samples),

@@ -25,9 +25,17 @@ def derive_seed(*parts: int | str) -> int:
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:4], "big") >> 1
 
 
-def play_seeds(run_seed: int, environment: str, iteration: int, plays: int) -> list[int]:
-    """Instance seeds of an environment's plain plays: fresh in every iteration."""
-    return [derive_seed(run_seed, "play", environment, iteration, play) for play in range(plays)]
+def play_seeds(
+    run_seed: int, environment: str, iteration: int, plays: int, instances: int
+) -> list[int]:
+    """Instance seeds of an environment's plain plays: fresh in every iteration.
+
+    Args:
+      instances: distinct ones among them; play i takes number i mod ``instances``. 0 = one a play.
+    """
+    distinct = min(instances or plays, plays)
+    seeds = [derive_seed(run_seed, "play", environment, iteration, n) for n in range(distinct)]
+    return [seeds[play % distinct] for play in range(plays)]
 
 
 def hinted_seeds(plain: Sequence[int], plays: int) -> list[int]:

@@ -1,12 +1,12 @@
 """All that a resume must carry, besides the learner's arrays and the corpus position."""
 
 import dataclasses
-from collections.abc import Iterable
 from typing import Any
 
 from spade_jax import config
 from spade_jax.selfplay.ledger import Ledger
 from spade_jax.selfplay.memory import Memory, Record
+from spade_jax.selfplay.rewards import Averages
 
 
 @dataclasses.dataclass(frozen=True)
@@ -30,7 +30,9 @@ class Environment:
       name: readable name of its folder in the run directory.
       written: iteration in which it was written.
       sample: the designer's trajectory that wrote it.
-      hint: None when the hint call failed; the environment is then without regret.
+      hint: None when there is none to use; the environment is then without regret.
+      hint_leaks: whether the hint as written contained a solution; None = unknown.
+      placebo: as many words out of hints for other environments, where that arm is played.
     """
 
     sha: str
@@ -43,6 +45,17 @@ class Environment:
     exemplars: list[str]
     sample: Sample
     hint: str | None = None
+    hint_leaks: bool | None = None
+    placebo: str | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Invalid:
+    """A refused program whose writing is trained all the same, with reward 0."""
+
+    skill: str
+    written: int
+    sample: Sample
 
 
 @dataclasses.dataclass
@@ -52,20 +65,22 @@ class State:
     Attributes:
       iteration: the next one to run.
       environments: the set in play.
-      parked: environments whose designer has not been trained yet, oldest first.
-      faulty: environments that misbehaved while being played; their designer earns 0.
+      parked: what the designer has written and not been trained on yet, oldest first.
+      faulty: environments that misbehaved while being played.
+      averages: of each skill that the designer has been paid for.
     """
 
     iteration: int
     environments: list[Environment]
-    parked: list[Environment]
+    parked: list[Environment | Invalid]
     faulty: set[str]
     ledger: Ledger
     memory: Memory
+    averages: dict[str, Averages]
 
     @classmethod
     def fresh(cls, settings: config.Memory) -> "State":
-        return cls(0, [], [], set(), Ledger(), Memory(settings))
+        return cls(0, [], [], set(), Ledger(), Memory(settings), {})
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -75,19 +90,28 @@ class State:
             "faulty": sorted(self.faulty),
             "ledger": self.ledger.to_json(),
             "memory": self.memory.to_json(),
+            "averages": {skill: dataclasses.asdict(item) for skill, item in self.averages.items()},
         }
 
     @classmethod
     def from_json(cls, data: dict[str, Any], settings: config.Memory) -> "State":
         return cls(
             iteration=data["iteration"],
-            environments=_environments(data["environments"]),
-            parked=_environments(data["parked"]),
+            environments=[_environment(row) for row in data["environments"]],
+            parked=[
+                _environment(row) if "sha" in row else Invalid(**_with_sample(row))
+                for row in data["parked"]
+            ],
             faulty=set(data["faulty"]),
             ledger=Ledger.from_json(data["ledger"]),
             memory=Memory(settings, (Record(**row) for row in data["memory"])),
+            averages={skill: Averages(**row) for skill, row in data["averages"].items()},
         )
 
 
-def _environments(rows: Iterable[dict]) -> list[Environment]:
-    return [Environment(**{**row, "sample": Sample(**row["sample"])}) for row in rows]
+def _environment(row: dict[str, Any]) -> Environment:
+    return Environment(**_with_sample(row))
+
+
+def _with_sample(row: dict[str, Any]) -> dict[str, Any]:
+    return {**row, "sample": Sample(**row["sample"])}

@@ -118,7 +118,9 @@ def test_a_good_environment_is_accepted_with_its_measurements():
     report = validated(GOOD)
     assert report.accepted, report.reason
     assert tuple(check.name for check in report.checks) == validation.CHECKS
-    assert report["solvable"].measurements == {"shortest": 1, "longest": 1}
+    measured = report["solvable"].measurements
+    assert (measured["shortest"], measured["longest"]) == (1, 1)
+    assert [int(solution[0]) > 3000 for solution in measured["solutions"]] == [True] * 3
     assert report["terminates"].measurements == {"shortest": 1, "longest": 4}
 
 
@@ -166,19 +168,59 @@ def test_no_solution_is_unproven_and_accepted_only_where_not_required(solution):
     report = validated(source)
     assert report["solvable"].status == report["hides_solution"].status == "unproven"
     assert not report.accepted
-    published = ("parses", "constructs", "resets", "types_and_ranges")
-    assert validated(source, required=published).accepted
+    # Without the solution nothing was found that this one answers differently.
+    accepted = validated(source, scored=("responds", "solvable", "hides_solution"))
+    assert accepted.accepted
+    assert accepted["solvable"].status == "unproven"
+    assert validated(source, preset="published").accepted
 
 
-def test_only_required_checks_refuse():
-    report = validated(BAD["not_trivial"], required=("parses", "solvable"))
+def test_scored_checks_are_recorded_and_refuse_nothing():
+    report = validated(BAD["not_trivial"], scored=("not_trivial",))
     assert report["not_trivial"].status == "failed"
     assert report.accepted
 
 
-def test_an_unknown_required_check_is_named():
-    with pytest.raises(ValueError, match="no check named solvabel"):
-        validated(GOOD, required=("solvabel",))
+def test_checks_that_are_off_are_not_run():
+    report = validated(BAD["not_trivial"], off=("not_trivial", "novel"))
+    assert report.accepted
+    assert report["not_trivial"].status == report["novel"].status == "off"
+    assert report["solvable"].status == "passed"
+
+
+PUBLISHED = {"parses", "constructs", "resets", "types_and_ranges"}
+
+
+@pytest.mark.parametrize("name", validation.CHECKS)
+def test_published_refuses_what_the_published_system_refuses(name):
+    report = validated(BAD[name], others=[GOOD], preset="published")
+    assert report.accepted == (name not in PUBLISHED)
+    ran = {check.name for check in report.checks if check.status != "off"}
+    assert ran == PUBLISHED
+
+
+def test_a_preset_can_be_tightened():
+    report = validated(BAD["solvable"], preset="published", required=("solvable",))
+    assert report.refused == report["solvable"]
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"required": ("solvabel",)}, "required: no check named solvabel"),
+        ({"off": ("solvable",), "scored": ("solvable",)}, "solvable is listed twice"),
+        ({"off": ("resets",)}, "off: without resets no other check can run"),
+    ],
+)
+def test_impossible_lists_are_refused(settings, message):
+    with pytest.raises(config.ConfigError, match=message):
+        validation.modes(config.Validation(**settings))
+
+
+def test_sources_are_compared_with_beginnings_as_far_as_these_go():
+    long = GOOD + "\n" + "\n".join(f"# {n}\nvalue_{n} = {n}" for n in range(200))
+    report = validated(long, others=[long[:1000]], required=("novel",))
+    assert report["novel"].status == "failed"
 
 
 def test_a_host_fault_accepts_nothing():
@@ -193,7 +235,7 @@ def test_a_host_fault_accepts_nothing():
 def test_trivial_play_measures_the_true_rate():
     """An environment won by any first action on one seed in five has that mean return."""
     source = changed("right = action ==", "right = self.terms[0] % 5 == 0 or action ==")
-    report = validated(source, random_episodes=100, required=("parses",))
+    report = validated(source, random_episodes=100)
     assert report["not_trivial"].status == "failed"
     assert "random play has a mean return of 0." in report["not_trivial"].reason
 

@@ -60,7 +60,7 @@ def settings():
     return config.Config(
         iterations=4,
         schedule=config.Schedule(
-            k=2, delay=2, slots=6, active_skills=3, plain_plays=4, hinted_plays=4
+            k=2, delay=2, slots=6, active_skills=3, plain_plays=4, hinted_plays=4, top_up=False
         ),
         designer=config.Designer(prompts="small", max_tokens=4096, attempts=3, temperature=1.0),
         agent=config.Agent(max_tokens=64, max_turns=8, max_episode_tokens=2048, temperature=1.0),

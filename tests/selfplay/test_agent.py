@@ -6,11 +6,17 @@ import dataclasses
 import pytest
 
 from spade_jax import config
+from spade_jax.learner.step import Learner
+from spade_jax.models.config import ModelConfig
+from spade_jax.models.transformer import build
+from spade_jax.sampling.native.sampler import NativeSampler
 from spade_jax.sampling.rendering import Renderer
 from spade_jax.sandbox.faults import EnvironmentFault, HostFault
-from spade_jax.sandbox.host import StepResult
+from spade_jax.sandbox.host import EnvironmentHost, StepResult
+from spade_jax.selfplay import batch
 from spade_jax.selfplay.agent import Agent, Episode
 from spade_jax.selfplay.state import Environment, Sample
+from tests.sampling import tokenizers_for_tests
 
 SETTINGS = config.Agent(max_tokens=40, max_turns=5, max_episode_tokens=2000, temperature=1.0)
 ENVIRONMENT = Environment(
@@ -158,3 +164,135 @@ def test_a_template_that_rewrites_history_gives_a_sample_a_turn(byte_tokenizer, 
     last = renderer.decode(episode.samples[-1].tokens)
     assert last.count("<think>") == 1
     assert last.count(r"\boxed{up}") == 3
+
+
+THOUGHT = "<think>\nhm\n</think>\n\n\\boxed{up}"
+
+
+@pytest.fixture(scope="module")
+def thinking():
+    """A renderer of Qwen3's template with thinking on."""
+    tokenizer = tokenizers_for_tests.make("qwen3")
+    return Renderer(tokenizer, template_options={"enable_thinking": True})
+
+
+def test_thinking_is_kept_in_its_turn_and_gone_from_later_ones(thinking, scripted):
+    host = FakeHost()
+    sampler = scripted(thinking, lambda *_: THOUGHT)
+    episode = play(sampler, host, thinking)
+    assert host.actions == ["\\boxed{up}"] * 3
+    assert len(episode.samples) == 3
+    for turn, (sample, request) in enumerate(zip(episode.samples, sampler.requests, strict=True)):
+        assert sample.tokens == [*request.tokens, *thinking.reply(THOUGHT)]
+        assert sum(sample.trained) == len(thinking.reply(THOUGHT))
+        history = thinking.decode(request.tokens)
+        assert history.count("\\boxed{up}") == turn
+        assert "think" not in history
+
+
+def test_a_reply_cut_inside_its_thinking_loses_the_episode_and_is_trained(thinking, scripted):
+    host = FakeHost()
+    episode = play(scripted(thinking, lambda *_: ("<think>\nhm, hm", "length")), host, thinking)
+    assert (episode.status, episode.episode_return, episode.scored) == ("length", 0.0, True)
+    assert host.actions == []
+    assert sum(episode.samples[0].trained) == len(thinking.text("<think>\nhm, hm", control=True))
+
+
+def test_a_reply_that_never_leaves_its_thinking_is_no_action(thinking, scripted):
+    host = FakeHost()
+    play(scripted(thinking, lambda *_: "<think>\n\\boxed{up}"), host, thinking)
+    assert host.actions == [""] * 3
+
+
+def test_the_token_budget_is_that_of_one_turns_context(thinking, scripted):
+    """Thinking counts in its own turn, and no more once the template has dropped it."""
+    long = f"<think>\n{'hm ' * 40}\n</think>\n\nx"
+    spent = len(thinking.reply(long))
+    settings = dataclasses.replace(SETTINGS, max_tokens=400, max_episode_tokens=spent + 80)
+    sampler = scripted(thinking, lambda *_: long)
+    episode = play(sampler, FakeHost(length=3), thinking, settings=settings)
+    assert episode.status == "terminated"
+    assert 3 * spent > settings.max_episode_tokens
+    for request in sampler.requests:
+        assert request.params.max_tokens == settings.max_episode_tokens - len(request.tokens)
+
+
+COUNTING = """
+class CountEnv:
+    def __init__(self, max_turns=5):
+        self.max_turns = max_turns
+
+    def reset(self, seed=None):
+        self.count = 0
+        return f"go {seed}", {}
+
+    def step(self, action):
+        self.count += 1
+        good = action == "\\\\boxed{up}"
+        return f"seen {self.count}", float(good), self.count == 3, False, {}
+"""
+SMALL = {
+    "model_type": "qwen3",
+    "hidden_size": 32,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "head_dim": 8,
+    "intermediate_size": 64,
+    "max_position_embeddings": 1024,
+    "rope_theta": 1e4,
+    "rms_norm_eps": 1e-6,
+    "tie_word_embeddings": True,
+}
+
+
+def test_thinking_from_sampler_to_learner(thinking, scripted):
+    """A small Qwen3 that thinks: what the learner scores is what the sampler sampled, turn by turn.
+
+    The model is first taught one thinking reply in the places where it stands in episodes.
+    """
+    vocabulary = len(tokenizers_for_tests.make("qwen3"))
+    architecture = ModelConfig.from_hf(SMALL | {"vocab_size": vocabulary})
+    model = build(architecture, config.Model(), 0)
+    learner = Learner(model, config.Learner(row_length=256, rows=2, remat=False), batch.ROLES)
+    environment = dataclasses.replace(ENVIRONMENT, source=COUNTING)
+    settings = config.Config(agent=dataclasses.replace(SETTINGS, max_episode_tokens=256))
+
+    async def played(sampler, seeds):
+        episodes = [Episode(environment, 0, arm, seed, play)
+                    for arm in ("plain", "hinted") for play, seed in enumerate(seeds)]  # fmt: skip
+        async with EnvironmentHost(config.Sandbox()) as host:
+            agent = Agent(sampler, host, thinking, settings.agent, "small")
+            await asyncio.gather(*(agent.play(episode) for episode in episodes))
+        return episodes
+
+    def trajectories(episodes):
+        plain = [dataclasses.replace(episode, arm="plain") for episode in episodes]
+        found = batch.agent_trajectories(plain, settings)
+        # Equal returns have no advantage and would get no pass.
+        return [dataclasses.replace(item, advantage=1.0) for item in found]
+
+    lesson = trajectories(asyncio.run(played(scripted(thinking, lambda *_: THOUGHT), [1])))
+    for _ in range(60):
+        learner.supervise(lesson, 1e-2)
+
+    sampler = NativeSampler(model, config.Sampler(slots=8, context=256, cache_mb=1), 3)
+    sampler.update(learner.params, 1)
+    episodes = asyncio.run(played(sampler, [1, 2, 3]))
+    multiple = [episode for episode in episodes if len(episode.samples) > 1]
+    assert multiple, [episode.status for episode in episodes]
+    assert any("<think>" in turn.reply for episode in multiple for turn in episode.turns)
+    for plain, hinted in zip(episodes[:3], episodes[3:], strict=True):
+        first, second = (
+            [t for t, flag in zip(item.samples[0].tokens, item.samples[0].trained, strict=True)
+             if not flag] for item in (plain, hinted)
+        )  # fmt: skip
+        hint = thinking.decode(second).replace("\n\nHINT: Go up.", "")
+        assert hint == thinking.decode(first)
+    found = trajectories(episodes)
+    assert sum(item.weight for item in found) == pytest.approx(len(episodes))
+    metrics = learner.update(found)
+    assert metrics["logp_gap/max"] < 1e-3
+    assert metrics["trained_tokens"] == sum(
+        sum(sample.trained) for episode in episodes for sample in episode.samples
+    )

@@ -11,7 +11,7 @@ import pytest
 from spade_jax.data import corpus
 from spade_jax.sandbox.faults import HostFault
 from spade_jax.sandbox.host import EnvironmentHost
-from spade_jax.selfplay import rewards
+from spade_jax.selfplay import payment, rewards
 from spade_jax.selfplay.state import State
 
 TIME = "time/"
@@ -117,7 +117,92 @@ def test_designer_advantages_are_centred_per_skill_and_scaled(make_cycle, settin
         assert all(trajectory.trained[-trained:])
 
 
+def changed(settings, **sections):
+    """``changed(settings, hints={"placebo": 2})``."""
+    parts = {
+        name: dataclasses.replace(getattr(settings, name), **values)
+        for name, values in sections.items()
+    }
+    return dataclasses.replace(settings, **parts)
+
+
+def test_invalid_programs_are_trained_with_reward_zero_on_request(make_cycle, settings):
+    settings = changed(settings, designer={"penalise_invalid": True})
+    cycle, rows = asyncio.run(run(make_cycle, settings, iterations=3))
+    refused = sum(value for name, value in rows[0].items() if name.startswith("refused/"))
+    assert rows[2]["designer/penalised"] == refused > 0
+    designer = [t for t in cycle._learner.batches[2] if t.group == 1]
+    assert len(designer) == rows[2]["designer/trained"] == rows[0]["designer/accepted"] + refused
+    assert sum(t.advantage for t in designer) == pytest.approx(0, abs=1e-9)
+
+
+def test_empty_slots_are_topped_up_with_full_bookkeeping(
+    make_cycle, settings, scripted, renderer, scripted_policy, tmp_path
+):
+    settings = changed(settings, schedule={"top_up": True}, designer={"attempts": 1})
+    sampler = scripted(renderer, scripted_policy(broken=0.6))
+    cycle, rows = asyncio.run(run(make_cycle, settings, sampler=sampler))
+    added = rows[1]["designer/accepted"]
+    assert rows[1]["designer/attempts"] == 6 - rows[0]["environments/accepted"] > 0
+    assert rows[1]["environments/accepted"] == rows[0]["environments/accepted"] + added
+    assert added > 0
+    assert rows[1]["hints/written"] == added
+    assert rows[1]["episodes/hinted"] == 4 * added
+    assert "regret/mean" in rows[1]
+    # Written in iteration 1, trained in iteration 3, beside what the last flush trains.
+    flushed = rows[2]["designer/accepted"] + rows[3].get("designer/accepted", 0)
+    assert rows[2]["designer/trained"] == rows[0]["environments/accepted"]
+    assert rows[3]["designer/trained"] == added + flushed
+    facts = [json.loads(path.read_text()) for path in tmp_path.glob("environments/*/*ment.json")]
+    late = [fact for fact in facts if fact["written"] == 1]
+    assert len(late) == added
+    skills = settings.schedule.skills[:3]
+    assert all(fact["skill"] == skills[fact["slot"] % 3] for fact in late)
+    assert len({(fact["written"] // 2, fact["slot"]) for fact in facts}) == len(facts)
+    remembered = {record.environment for record in cycle.state.memory.records}
+    assert {fact["sha"] for fact in late} <= remembered
+
+
+def test_arms_share_instances_and_regret_is_told_by_arm(make_cycle, settings, tmp_path):
+    settings = changed(settings, schedule={"instances": 2}, hints={"placebo": 3})
+    _, (row,) = asyncio.run(run(make_cycle, settings, iterations=1))
+    returns = collections.defaultdict(lambda: collections.defaultdict(list))
+    for path in tmp_path.glob("episodes/*/*.json"):
+        episode = json.loads(path.read_text())
+        returns[episode["sha"], episode["arm"]][episode["seed"]].append(episode["return"])
+        assert (episode["hint"] is None) == (episode["arm"] == "plain")
+    assert all(len(by_seed) == 2 for by_seed in returns.values())
+    gains, errors = collections.defaultdict(list), []
+    sample = [sha for sha, arm in returns if arm == "placebo"]
+    assert 0 < len(sample) <= 3
+    for sha in sample:
+        for arm in ("hinted", "placebo"):
+            assert returns[sha, arm].keys() == returns[sha, "plain"].keys()
+            means = {a: [statistics.fmean(v) for _, v in sorted(returns[sha, a].items())]
+                     for a in (arm, "plain")}  # fmt: skip
+            gains[arm].append(statistics.fmean(means[arm]) - statistics.fmean(means["plain"]))
+    assert row["regret/placebo"] == pytest.approx(statistics.fmean(gains["placebo"]))
+    assert row["regret/beside_placebo"] == pytest.approx(statistics.fmean(gains["hinted"]))
+    assert row["episodes/placebo"] == 4 * len(sample)
+    for sha in {sha for sha, arm in returns if arm == "hinted"}:
+        hinted, plain = returns[sha, "hinted"], returns[sha, "plain"]
+        of_seed = [statistics.fmean(hinted[s]) - statistics.fmean(plain[s]) for s in plain]
+        errors.append(statistics.stdev(of_seed) / 2**0.5)
+    assert row["regret/error"] == pytest.approx(
+        statistics.fmean(error**2 for error in errors) ** 0.5
+    )
+    assert -1 <= row.get("returns/seed_share", 0.0) <= 1
+
+
 def test_stopped_and_resumed_equals_unbroken(make_cycle, settings):
+    """With everything on that leaves something in the state."""
+    settings = changed(
+        settings,
+        schedule={"top_up": True},
+        designer={"penalise_invalid": True, "attempts": 2},
+        hints={"placebo": 2},
+        rewards={"kind": "learning_potential"},
+    )
     whole, rows = asyncio.run(run(make_cycle, settings))
     first, before = asyncio.run(run(make_cycle, settings, iterations=2))
     saved = json.loads(json.dumps(first.state.to_json()))
@@ -127,6 +212,8 @@ def test_stopped_and_resumed_equals_unbroken(make_cycle, settings):
     second, after = asyncio.run(run(make_cycle, settings, state=state, corpus=documents))
     assert without_time(before + after) == without_time(rows)
     assert second.state.to_json() == whole.state.to_json()
+    assert whole.state.averages
+    assert any(name.startswith("potential/") for name in rows[2])
 
 
 class UnreliableHost(EnvironmentHost):
@@ -173,9 +260,9 @@ def test_an_environment_that_misbehaves_in_play_earns_its_designer_nothing(make_
             await cycle.run_iteration()
             victim = cycle.state.environments[0]
             cycle.state.faulty.add(victim.sha)
-            return cycle._pay(victim)
+            return payment.pay([victim], cycle.state, settings.rewards)
 
-    assert asyncio.run(go()) == 0.0
+    assert asyncio.run(go()) == [0.0]
 
 
 def test_every_refusal_is_recorded_with_its_reason(make_cycle, settings, tmp_path):
