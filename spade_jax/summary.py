@@ -20,12 +20,12 @@ class RunFailed(Exception):
 
 def check(rows: Sequence[Mapping[str, Any]], workdir: Path) -> None:
     """Raises :class:`RunFailed` if too few environments were accepted or no play was undecided."""
-    designed = [row for row in rows if "designer/attempts" in row]
-    asked = sum(row["environments/asked"] for row in designed)
-    accepted = sum(row["environments/accepted"] for row in designed)
+    asked = _total(rows, "environments/asked")
+    accepted = _total(rows, "environments/accepted")
     if 2 * accepted < asked:
         raise RunFailed(
-            f"only {accepted} of {asked} slots hold an accepted environment; "
+            f"only {accepted} of {asked} slots held an accepted environment, all iterations "
+            "together; "
             f"{workdir / 'rejections'} has every refused program and its reason"
         )
     if not any(row["environments/mixed"] for row in rows):
@@ -63,9 +63,9 @@ def show(rows: Sequence[Mapping[str, Any]], workdir: Path, console: Console) -> 
         for name, count in row.items():
             if name.startswith("refused/"):
                 refused[name.removeprefix("refused/")] += count
-    table.add_row("environments asked for", str(_total(designed, "environments/asked")))
+    table.add_row("environments asked for", str(_total(designed, "designer/slots")))
     table.add_row("programs written", str(_total(designed, "designer/attempts")))
-    table.add_row("accepted", str(_total(designed, "environments/accepted")))
+    table.add_row("accepted", str(_total(designed, "designer/accepted")))
     reasons = ", ".join(f"{reason} {count}" for reason, count in refused.most_common())
     table.add_row("refused", f"{refused.total()}" + (f" ({reasons})" if reasons else ""))
     for arm in ("plain", "hinted"):

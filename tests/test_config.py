@@ -48,6 +48,11 @@ def test_defaults_are_valid_and_survive_a_round_trip():
         ({"rewards__regret_scale": 0}, r"config\.rewards\.regret_scale: must be above 0"),
         ({"learner__learning_rate": float("nan")}, r"learning_rate: must be above 0 and finite"),
         ({"memory__exemplars": -1}, r"config\.memory\.exemplars: must not be negative"),
+        ({"rewards__kind": "solverate"}, r"rewards\.kind: .* did you mean solve_rate"),
+        ({"rewards__slow_rate": 0.99}, r"rewards\.slow_rate: 0\.99 must be .* below"),
+        ({"hints__author": "endpoint"}, r"config\.hints\.endpoint: must be set"),
+        ({"hints__author": "environment", "designer__prompts": "small"}, r"hints\.author: .*full"),
+        ({"validation__preset": "publish"}, r"did you mean published"),
     ],
 )
 def test_errors(changes, message):

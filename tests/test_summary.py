@@ -27,6 +27,7 @@ def row(iteration, asked=6, accepted=6, mixed=2, **more):
         "time/play": 2.0,
     }
     if iteration % 2 == 0:
+        values |= {"designer/slots": asked, "designer/accepted": accepted}
         values |= {"designer/attempts": 9, "refused/solvable": 2, "refused/syntax": 1}
         values |= {"returns/hinted": 0.5, "episodes/hinted": 24, "regret/mean": 0.25}
     return values | more
@@ -61,9 +62,9 @@ def test_one_line_an_iteration():
 
 
 def test_half_of_the_slots_is_enough_and_less_is_not():
-    summary.check([row(0, accepted=3), row(1)], WORKDIR)
-    with pytest.raises(summary.RunFailed, match=r"only 5 of 12 slots .*rejections"):
-        summary.check([row(0, accepted=3), row(1), row(2, accepted=2)], WORKDIR)
+    summary.check([row(0, accepted=3), row(1, accepted=3)], WORKDIR)
+    with pytest.raises(summary.RunFailed, match=r"only 8 of 18 slots .*rejections"):
+        summary.check([row(n, accepted=3 - n // 2) for n in range(3)], WORKDIR)
 
 
 def test_play_that_is_never_undecided_fails():

@@ -161,7 +161,7 @@ class Cycle:
                 self._records.environment(by_slot[attempt.slot.index], attempt)
             else:
                 self._records.rejection(iteration, attempt)
-        row.design(attempts, written, hint_tokens)
+        row.design(len(slots), attempts, written, hint_tokens)
 
     async def _play(self) -> list[Episode]:
         """All arms on the same seeds, in an order that tells an environment nothing."""

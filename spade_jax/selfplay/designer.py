@@ -147,6 +147,7 @@ class Designer:
                 exemplars=exemplars,
                 avoid=avoid,
                 max_turns=settings.agent.max_turns,
+                hint_words=settings.hints.words if settings.hints.author == "environment" else 0,
             )
             tokens = self._renderer.prompt(messages)
             tokens = tokens + self._renderer.text(settings.designer.prefill)

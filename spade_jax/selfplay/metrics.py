@@ -32,10 +32,15 @@ class Row:
         self._tokens: dict[str, int] = {}
 
     def design(
-        self, attempts: Sequence[Attempt], written: Sequence[Environment], hint_tokens: int
+        self,
+        slots: int,
+        attempts: Sequence[Attempt],
+        written: Sequence[Environment],
+        hint_tokens: int,
     ) -> None:
         """The writing of a set, or of what it lacked."""
         outcomes = collections.Counter(attempt.outcome for attempt in attempts)
+        self.values["designer/slots"] = slots
         self.values["designer/accepted"] = len(written)
         self.values["designer/attempts"] = len(attempts)
         self.values["designer/validity"] = outcomes["accepted"] / max(1, len(attempts))

@@ -195,7 +195,7 @@ def test_a_reply_cut_inside_its_thinking_loses_the_episode_and_is_trained(thinki
     episode = play(scripted(thinking, lambda *_: ("<think>\nhm, hm", "length")), host, thinking)
     assert (episode.status, episode.episode_return, episode.scored) == ("length", 0.0, True)
     assert host.actions == []
-    assert sum(episode.samples[0].trained) == len(thinking.text("<think>\nhm, hm", control=True))
+    assert sum(episode.samples[0].trained) == len(thinking.text("<think>\nhm, hm"))
 
 
 def test_a_reply_that_never_leaves_its_thinking_is_no_action(thinking, scripted):

@@ -100,6 +100,7 @@ def designer(
     avoid: Sequence[Record],
     max_turns: int,
     ideas: Sequence[str] = (),
+    hint_words: int = 0,
 ) -> Messages:
     """Asks for one environment.
 
@@ -112,6 +113,7 @@ def designer(
       avoid: environments to name as too easy or too hard.
       max_turns: turns the environment should allow.
       ideas: concepts offered when there is no document; empty = the skill's first three.
+      hint_words: words of the hint that the program is to carry; 0 = none (full set only).
     """
     values = {
         "skill": skill,
@@ -124,6 +126,7 @@ def designer(
         "avoid": avoid,
         "max_turns": max_turns,
         "ideas": ideas or IDEAS[skill][:3],
+        "hint_words": hint_words,
     }
     if set_ == "small":
         return [_message("user", "small/designer", values)]
