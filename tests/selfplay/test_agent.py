@@ -246,6 +246,7 @@ SMALL = {
 }
 
 
+@pytest.mark.slow
 def test_thinking_from_sampler_to_learner(thinking, scripted):
     """A small Qwen3 that thinks: what the learner scores is what the sampler sampled, turn by turn.
 
@@ -254,9 +255,9 @@ def test_thinking_from_sampler_to_learner(thinking, scripted):
     vocabulary = len(tokenizers_for_tests.make("qwen3"))
     architecture = ModelConfig.from_hf(SMALL | {"vocab_size": vocabulary})
     model = build(architecture, config.Model(), 0)
-    learner = Learner(model, config.Learner(row_length=256, rows=2, remat=False), batch.ROLES)
+    learner = Learner(model, config.Learner(row_length=128, rows=4, remat=False), batch.ROLES)
     environment = dataclasses.replace(ENVIRONMENT, source=COUNTING)
-    settings = config.Config(agent=dataclasses.replace(SETTINGS, max_episode_tokens=256))
+    settings = config.Config(agent=dataclasses.replace(SETTINGS, max_episode_tokens=128))
 
     async def played(sampler, seeds):
         episodes = [Episode(environment, 0, arm, seed, play)
@@ -273,10 +274,10 @@ def test_thinking_from_sampler_to_learner(thinking, scripted):
         return [dataclasses.replace(item, advantage=1.0) for item in found]
 
     lesson = trajectories(asyncio.run(played(scripted(thinking, lambda *_: THOUGHT), [1])))
-    for _ in range(60):
+    for _ in range(40):
         learner.supervise(lesson, 1e-2)
 
-    sampler = NativeSampler(model, config.Sampler(slots=8, context=256, cache_mb=1), 3)
+    sampler = NativeSampler(model, config.Sampler(slots=8, context=128, cache_mb=1), 3)
     sampler.update(learner.params, 1)
     episodes = asyncio.run(played(sampler, [1, 2, 3]))
     multiple = [episode for episode in episodes if len(episode.samples) > 1]
