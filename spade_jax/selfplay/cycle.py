@@ -143,7 +143,8 @@ class Cycle:
                 self.settings.sampler.context,
             )
         self.state.environments = written
-        self.state.parked += written
+        if self.settings.designer.trained:
+            self.state.parked += written
         by_slot = {environment.slot: environment for environment in written}
         for attempt in attempts:
             if attempt.outcome == "accepted":
