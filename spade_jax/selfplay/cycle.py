@@ -90,6 +90,7 @@ class Cycle:
         paid = [self._pay(environment) for environment in due]
         designed = batch.designer_trajectories(due, paid, episodes, self.settings)
         played = batch.agent_trajectories(episodes, self.settings)
+        self._record_designers(due, paid, designed)
         row.designer(paid)
         row.batch(played, designed)
 
@@ -214,6 +215,25 @@ class Cycle:
             return None
         win_rate = sum(returns) / len(returns)
         return rewards.designer_reward(win_rate, self._regret(environment), self.settings.rewards)
+
+    def _record_designers(
+        self,
+        due: Sequence[Environment],
+        paid: Sequence[float | None],
+        designed: Sequence[Trajectory],
+    ) -> None:
+        """``designed``: a trajectory for each of ``due`` that was paid, in their order."""
+        trained = iter(designed)
+        for environment, reward in zip(due, paid, strict=True):
+            returns = self.state.ledger.returns(environment.sha)
+            self._records.designer(
+                self.state.iteration,
+                environment,
+                win_rate=sum(returns) / len(returns) if returns else None,
+                regret=self._regret(environment),
+                reward=reward,
+                advantage=None if reward is None else next(trained).advantage,
+            )
 
     def _regret(self, environment: Environment) -> float | None:
         ledger = self.state.ledger
