@@ -18,7 +18,7 @@ from spade_jax.learner.packing import Trajectory
 from spade_jax.sampling.interface import Sampler
 from spade_jax.sampling.rendering import Renderer
 from spade_jax.sandbox.host import EnvironmentHost
-from spade_jax.selfplay import batch, metrics, payment, schedule
+from spade_jax.selfplay import batch, diagnostics, metrics, payment, schedule
 from spade_jax.selfplay.agent import Agent, Episode
 from spade_jax.selfplay.designer import Designer, Slot, invalid, solutions
 from spade_jax.selfplay.hints import with_placebos, write_hints
@@ -89,13 +89,16 @@ class Cycle:
         episodes = await self._play()
         self._enter(episodes)
         row.play(plan.slots, state.environments, episodes, state.ledger)
+        row.values.update(diagnostics.of_play(episodes) | diagnostics.of_arms(episodes))
 
         due = self._due()
         paid = payment.pay(due, state, self.settings.rewards)
         designed = batch.designer_trajectories(due, paid, episodes, self.settings)
         played = batch.agent_trajectories(episodes, self.settings)
+        self._record_designers(due, paid, designed)
         row.designer(due, paid, state.averages, self.settings.rewards)
         row.batch(played, designed)
+        row.values.update(diagnostics.of_batch(played, designed))
 
         with self._phase("learn", 1):
             row.learner(self._learner.update([*designed, *played]))
@@ -152,9 +155,10 @@ class Cycle:
         if not present:
             written = with_placebos(written, settings, iteration)
         state.environments = sorted([*present, *written], key=lambda item: item.slot)
-        state.parked += written
-        if settings.designer.penalise_invalid:
-            state.parked += invalid(attempts, iteration)
+        if settings.designer.trained:
+            state.parked += written
+            if settings.designer.penalise_invalid:
+                state.parked += invalid(attempts, iteration)
         by_slot = {environment.slot: environment for environment in written}
         for attempt in attempts:
             if attempt.outcome == "accepted":
@@ -224,6 +228,28 @@ class Cycle:
         iteration, delay = self.state.iteration, self.settings.schedule.delay
         last = iteration == self.settings.iterations - 1
         return [item for item in self.state.parked if last or item.written + delay <= iteration]
+
+    def _record_designers(
+        self,
+        due: Sequence[Environment | Invalid],
+        paid: Sequence[float | None],
+        designed: Sequence[Trajectory],
+    ) -> None:
+        """``designed``: a trajectory for each of ``due`` that was paid, in their order."""
+        ledger, trained = self.state.ledger, iter(designed)
+        for item, reward in zip(due, paid, strict=True):
+            advantage = None if reward is None else next(trained).advantage
+            if isinstance(item, Invalid):
+                continue
+            returns = ledger.returns(item.sha)
+            self._records.designer(
+                self.state.iteration,
+                item,
+                win_rate=sum(returns) / len(returns) if returns else None,
+                regret=payment.regret(item, ledger),
+                reward=reward,
+                advantage=advantage,
+            )
 
     @contextlib.contextmanager
     def _phase(self, name: str, total: int) -> Iterator[None]:
