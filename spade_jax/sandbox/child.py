@@ -38,7 +38,7 @@ class Instance:
         """Runs the module and constructs its environment."""
         module = types.ModuleType(MODULE)
         sys.modules[MODULE] = module
-        module.__dict__.update(prelude.names())
+        module.__dict__["__builtins__"] = prelude.BUILTINS
         random.seed(0)
         try:
             code = compile(source, f"<{MODULE}>", "exec")

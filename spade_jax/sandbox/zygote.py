@@ -134,7 +134,6 @@ class Zygote:
     def _become_child(self, descriptor: int, slot: int) -> None:
         try:
             signal.set_wakeup_fd(-1)
-            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
             os.dup2(descriptor, CHILD_SOCKET)
             os.closerange(CHILD_SOCKET + 1, 1 << 16)
             uid = None if self._uid_base is None else self._uid_base + slot
