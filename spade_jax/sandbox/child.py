@@ -16,6 +16,7 @@ from spade_jax.sandbox import prelude, wire
 MODULE = "environment"
 NOT_ENVIRONMENTS = ("Env", "ToolUseBaseEnv")
 REASON_LENGTH = 500
+BLOCK_SIZES = range(48, 129, 16)  # of pymalloc; instances of plain classes are among them
 OUT_OF_MEMORY = wire.encode(["fault", "memory", "MemoryError"], 1024)
 
 
@@ -156,11 +157,24 @@ def answer(instance: Instance, request: list[Any], limit: int) -> bytes:
     return wire.encode(reply, limit)
 
 
+def shift_addresses() -> list[bytes]:
+    """Takes a random number of small blocks of each size, to be kept while the child lives.
+
+    An environment whose play depends on addresses, as in the order of a set of objects, then
+    differs from one child to the next, and validation sees it.
+    """
+    counts = os.urandom(len(BLOCK_SIZES))
+    empty = sys.getsizeof(b"")
+    return [
+        bytes(size - empty)
+        for size, count in zip(BLOCK_SIZES, counts, strict=True)
+        for _ in range(count % 8)
+    ]
+
+
 def serve(descriptor: int, limit: int) -> None:
     """Answers requests until the host closes its end."""
-    # Shifts every later address by a random amount: an environment whose play depends on the
-    # order of a set of objects then differs from one child to the next, and validation sees it.
-    ballast = [object() for _ in range(os.urandom(1)[0])]
+    ballast = shift_addresses()
     instance = Instance()
     decoder = wire.Decoder(limit)
     while piece := os.read(descriptor, 65536):

@@ -90,7 +90,6 @@ class EnvironmentHost:
             async with self._loading:
                 instance = await self._start_instance(max_turns)
                 try:
-                    await instance.forked()
                     await instance.ask(
                         ["open", source, max_turns], self._settings.open_timeout, replies.nothing
                     )
@@ -198,7 +197,8 @@ class EnvironmentHost:
         return instance
 
     def _action(self, action: str) -> str:
-        return action[: self._action_limit].encode("utf-8", "replace").decode("utf-8")
+        action = action[: self._action_limit]
+        return action if action.isascii() else action.encode("utf-8", "replace").decode("utf-8")
 
     @staticmethod
     def _count_turn(instance: Instance, result: StepResult) -> StepResult:

@@ -45,18 +45,13 @@ class Instance:
         self._loop = asyncio.get_running_loop()
         self._decoder = wire.Decoder(limit)
         self._pending: asyncio.Future[Any] | None = None
+        self._timeout = self._due = 0.0  # of the pending call: seconds allowed, loop time it ends
+        self._alarm: asyncio.TimerHandle | None = None
         self._broken: EnvironmentFault | HostFault | None = None
-        self._dying = False
-        self._forked: asyncio.Future[None] = self._loop.create_future()
+        self._forked = self._dying = False
         self._reaped: asyncio.Future[None] = self._loop.create_future()
         stream.setblocking(False)
-        self._loop.add_reader(stream, self._on_readable)
-
-    async def forked(self) -> None:
-        """Returns when the child lives."""
-        await self._forked
-        if self._broken is not None:
-            raise _copy(self._broken)
+        self._loop.add_reader(stream.fileno(), self._on_readable)
 
     async def ask(self, request: list[Any], timeout: float, check: Callable[[Any], T]) -> T:
         """One request and its checked reply.
@@ -74,7 +69,8 @@ class Instance:
         except wire.OversizedError as error:
             raise EnvironmentFault("too_large", str(error)) from error
         pending = self._pending = self._loop.create_future()
-        deadline = self._loop.call_later(timeout, self._expire, timeout)
+        self._timeout, self._due = timeout, self._loop.time() + timeout
+        self._set_alarm()
         try:
             sent = self._stream.send(message)
             if sent < len(message):
@@ -86,7 +82,6 @@ class Instance:
             self._break(EnvironmentFault("timeout", "the caller gave up on a call"))
             raise
         finally:
-            deadline.cancel()
             self._pending = None
         return self._accept(value, check)
 
@@ -130,12 +125,30 @@ class Instance:
             self._pending.set_result(message[0])
         return True
 
-    def _expire(self, timeout: float) -> None:
+    def _set_alarm(self) -> None:
+        # One timer serves many calls: most end long before theirs, and timers are not for free.
+        if self._alarm is not None and self._alarm.when() > self._due:
+            self._alarm.cancel()
+            self._alarm = None
+        if self._alarm is None:
+            self._alarm = self._loop.call_at(self._due, self._on_alarm)
+
+    def _on_alarm(self) -> None:
+        self._alarm = None
+        if self._pending is None:
+            return
+        if self._loop.time() < self._due:
+            self._set_alarm()
+            return
         # The loop may have been busy elsewhere for long: an answer that lies ready is in time.
         while not self._dying and self._on_readable():
             pass
-        if self._pending is not None and not self._pending.done():
-            self._break(EnvironmentFault("timeout", f"no answer within {timeout:g} s"))
+        if not self._pending.done():
+            late = f"within {self._timeout:g} s"
+            if self._forked:
+                self._break(EnvironmentFault("timeout", f"no answer {late}"))
+            else:
+                self._break(HostFault(f"the zygote made no process {late}"))
 
     def _break(self, fault: EnvironmentFault | HostFault) -> None:
         if self._broken is None:
@@ -146,15 +159,15 @@ class Instance:
         """Has the child killed; the call under way fails now, or with the cause once known."""
         if not self._dying:
             self._dying = True
-            self._loop.remove_reader(self._stream)
+            self._loop.remove_reader(self._stream.fileno())
             self._kill(self.handle)
         if fault is not None and self._pending is not None and not self._pending.done():
             self._pending.set_exception(_copy(fault))
 
     def on_forked(self) -> None:
-        """The zygote has made the child."""
-        if not self._forked.done():
-            self._forked.set_result(None)
+        """The zygote has made the child; only now does its time begin."""
+        self._forked = True
+        self._due = self._loop.time() + self._timeout
 
     def on_reaped(self, status: int) -> None:
         """The zygote has reaped the child, which ended with ``status``."""
@@ -170,9 +183,8 @@ class Instance:
         self._settle()
 
     def _settle(self) -> None:
-        for future in (self._forked, self._reaped):
-            if not future.done():
-                future.set_result(None)
+        if not self._reaped.done():
+            self._reaped.set_result(None)
 
     async def discard(self) -> None:
         """Returns when the child is reaped.
@@ -188,6 +200,8 @@ class Instance:
             raise HostFault(f"child {self.handle} was not reaped in {REAP_SECONDS} s") from error
         finally:
             self._stream.close()
+            if self._alarm is not None:
+                self._alarm.cancel()
 
 
 def _copy(fault: EnvironmentFault | HostFault) -> EnvironmentFault | HostFault:

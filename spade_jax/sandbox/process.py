@@ -133,7 +133,7 @@ class ZygoteProcess:
                 else:
                     socket.send_fds(self._control, [message], [child_socket.fileno()])
             except BlockingIOError:
-                self._loop.add_writer(self._control, self._flush)
+                self._loop.add_writer(self._control, self._on_writable)
                 return
             except OSError:
                 self._lose()
@@ -141,7 +141,10 @@ class ZygoteProcess:
             if child_socket is not None:
                 child_socket.close()
             self._outgoing.popleft()
+
+    def _on_writable(self) -> None:
         self._loop.remove_writer(self._control)
+        self._flush()
 
     def _on_readable(self) -> None:
         while not self._lost:

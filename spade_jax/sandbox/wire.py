@@ -74,19 +74,20 @@ _DECODER = json.JSONDecoder(parse_constant=_refuse_constant)
 
 
 def _check(value: Any, depth: int) -> None:
-    if isinstance(value, str):
+    kind = type(value)  # exact: JSON gives no subclasses
+    if kind is str:
         if not value.isascii():
             try:
                 value.encode("utf-8")
             except UnicodeEncodeError as error:
                 raise WireError("text holds a lone surrogate") from error
-    elif isinstance(value, float):
+    elif kind is float:
         if not math.isfinite(value):
             raise WireError("a number is not finite")
-    elif isinstance(value, list | dict):
+    elif kind is list or kind is dict:
         if depth == 0:
             raise WireError(f"nested deeper than {MAX_DEPTH}")
-        if isinstance(value, dict):
+        if kind is dict:
             for key in value:
                 _check(key, depth - 1)
             value = value.values()
