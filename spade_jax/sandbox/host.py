@@ -90,12 +90,11 @@ class EnvironmentHost:
             async with self._loading:
                 instance = await self._start_instance(max_turns)
                 try:
-                    await instance.ask(
-                        ["open", source, max_turns], self._settings.open_timeout, replies.nothing
-                    )
+                    await instance.ask(["open", source, max_turns], replies.nothing)
                 except BaseException:
                     await self._discard(instance)
                     raise
+                instance.timeout = self._settings.step_timeout
         except BaseException:
             self._room.release()
             raise
@@ -105,13 +104,12 @@ class EnvironmentHost:
         """Starts an episode; the first observation."""
         instance = self._instance(handle)
         instance.turns = 0
-        return await instance.ask(["reset", seed], self._settings.step_timeout, replies.text)
+        return await instance.ask(["reset", seed], replies.text)
 
     async def step(self, handle: int, action: str) -> StepResult:
         """Plays one action; a longer one is cut at ``ACTION_CHARACTERS``."""
         instance = self._instance(handle)
-        request = ["step", self._action(action)]
-        result = await instance.ask(request, self._settings.step_timeout, replies.step_result)
+        result = await instance.ask(["step", self._action(action)], replies.step_result)
         return self._count_turn(instance, result)
 
     async def play(
@@ -125,12 +123,9 @@ class EnvironmentHost:
         Returns:
           the first observation, and the result of each action played.
         """
-        instance = self._instance(handle)
         actions = [self._action(action) for action in actions]
         request = ["play", seed, actions, self._settings.message_bytes // 2]
-        return await instance.ask(
-            request, self._settings.step_timeout, replies.episode(len(actions))
-        )
+        return await self._instance(handle).ask(request, replies.episode(len(actions)))
 
     async def solution(self, handle: int) -> list[str]:
         """Actions that win after the last reset, by the environment's own account.
@@ -138,19 +133,16 @@ class EnvironmentHost:
         Raises:
           EnvironmentFault: kind 'missing' where the environment offers no such list.
         """
-        timeout = self._settings.step_timeout
-        return await self._instance(handle).ask(["solution"], timeout, replies.texts)
+        return await self._instance(handle).ask(["solution"], replies.texts)
 
     async def tools(self, handle: int) -> list[dict[str, Any]]:
         """Tool descriptions; empty for an environment without tools."""
-        timeout = self._settings.step_timeout
-        return await self._instance(handle).ask(["tools"], timeout, replies.mappings)
+        return await self._instance(handle).ask(["tools"], replies.mappings)
 
     async def call(self, handle: int, name: str, arguments: Mapping[str, Any]) -> Any:
         """Runs a tool; whatever JSON value it answers."""
         request = ["call", name, dict(arguments)]
-        timeout = self._settings.step_timeout
-        return await self._instance(handle).ask(request, timeout, replies.anything)
+        return await self._instance(handle).ask(request, replies.anything)
 
     async def close(self, handle: int) -> None:
         """Kills and reaps the instance's process. A handle closed before is ignored."""
@@ -166,8 +158,15 @@ class EnvironmentHost:
         zygote = await self._running_zygote()
         ours, theirs = socket.socketpair()
         self._opened += 1
-        limit = self._settings.message_bytes
-        instance = Instance(self._opened, ours, limit, max_turns, zygote.kill)
+        settings = self._settings
+        instance = Instance(
+            self._opened,
+            ours,
+            settings.message_bytes,
+            settings.open_timeout,
+            max_turns,
+            zygote.kill,
+        )
         self._instances[instance.handle] = instance
         zygote.fork(instance.handle, theirs)
         return instance

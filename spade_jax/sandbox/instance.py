@@ -23,6 +23,7 @@ HARMLESS = ("syntax", "raised", "missing")
 class Instance:
     """A child process and the state of the talk with it.
 
+    ``timeout`` is what each call may take, in seconds, ``limit`` what a message may, in bytes.
     ``kill`` asks the zygote to end it; the zygote's news come back through :meth:`on_forked` and
     :meth:`on_reaped`. Once broken, an instance answers every call with the same fault.
     """
@@ -32,6 +33,7 @@ class Instance:
         handle: int,
         stream: socket.socket,
         limit: int,
+        timeout: float,
         max_turns: int | None,
         kill: Callable[[int], None],
     ):
@@ -41,11 +43,12 @@ class Instance:
         self.closing = False
         self._stream = stream
         self._limit = limit
+        self.timeout = timeout
         self._kill = kill
         self._loop = asyncio.get_running_loop()
         self._decoder = wire.Decoder(limit)
         self._pending: asyncio.Future[Any] | None = None
-        self._timeout = self._due = 0.0  # of the pending call: seconds allowed, loop time it ends
+        self._due = 0.0  # loop time at which the pending call is late
         self._alarm: asyncio.TimerHandle | None = None
         self._broken: EnvironmentFault | HostFault | None = None
         self._forked = self._dying = False
@@ -53,7 +56,7 @@ class Instance:
         stream.setblocking(False)
         self._loop.add_reader(stream.fileno(), self._on_readable)
 
-    async def ask(self, request: list[Any], timeout: float, check: Callable[[Any], T]) -> T:
+    async def ask(self, request: list[Any], check: Callable[[Any], T]) -> T:
         """One request and its checked reply.
 
         Raises:
@@ -69,7 +72,7 @@ class Instance:
         except wire.OversizedError as error:
             raise EnvironmentFault("too_large", str(error)) from error
         pending = self._pending = self._loop.create_future()
-        self._timeout, self._due = timeout, self._loop.time() + timeout
+        self._due = self._loop.time() + self.timeout
         self._set_alarm()
         try:
             sent = self._stream.send(message)
@@ -144,7 +147,7 @@ class Instance:
         while not self._dying and self._on_readable():
             pass
         if not self._pending.done():
-            late = f"within {self._timeout:g} s"
+            late = f"within {self.timeout:g} s"
             if self._forked:
                 self._break(EnvironmentFault("timeout", f"no answer {late}"))
             else:
@@ -167,7 +170,7 @@ class Instance:
     def on_forked(self) -> None:
         """The zygote has made the child; only now does its time begin."""
         self._forked = True
-        self._due = self._loop.time() + self._timeout
+        self._due = self._loop.time() + self.timeout
 
     def on_reaped(self, status: int) -> None:
         """The zygote has reaped the child, which ended with ``status``."""
