@@ -5,6 +5,7 @@ protects anyone: the code below shares its process with the environment and may 
 it. What counts is checked by the host.
 """
 
+import io
 import os
 import random
 import sys
@@ -18,6 +19,25 @@ NOT_ENVIRONMENTS = ("Env", "ToolUseBaseEnv")
 REASON_LENGTH = 500
 BLOCK_SIZES = range(48, 129, 16)  # of pymalloc; instances of plain classes are among them
 OUT_OF_MEMORY = wire.encode(["fault", "memory", "MemoryError"], 1024)
+
+
+class Printed(io.FileIO):
+    """Standard output: what its pipe has no room for is forgotten."""
+
+    def write(self, data: Any) -> int:
+        """Claims to have written all of it."""
+        super().write(data)
+        return len(data)
+
+
+def keep_output() -> None:
+    """What is printed goes to the first descriptor at once, errors too, and never fails."""
+    sys.stdout = sys.stderr = io.TextIOWrapper(
+        Printed(1, "w", closefd=False),
+        encoding="utf-8",
+        errors="backslashreplace",
+        write_through=True,
+    )
 
 
 class Fault(Exception):

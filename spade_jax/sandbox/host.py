@@ -6,6 +6,9 @@ breaks the protocol is killed and reaped, and its instance answers with the same
 """
 
 import asyncio
+import contextlib
+import fcntl
+import mmap
 import os
 import resource
 import socket
@@ -26,7 +29,7 @@ __all__ = ["EnvironmentHost", "StepResult"]
 
 ACTION_CHARACTERS = 8192
 LOADING_PER_CORE = 8
-OTHER_DESCRIPTORS = 256  # what the rest of the process may need beside one socket an instance
+OTHER_DESCRIPTORS = 256  # what the rest of the process may need beside two an instance
 
 
 class EnvironmentHost:
@@ -76,11 +79,12 @@ class EnvironmentHost:
             raise HostFault("the sandbox is not running; enter its context first")
         return self._zygote.report
 
-    async def open(self, source: str, max_turns: int | None = None) -> int:
+    async def open(self, source: str, max_turns: int | None = None, folder: bool = False) -> int:
         """Loads the source in a process of its own and constructs its environment.
 
         Waits while ``settings.instances`` are open. With ``max_turns`` the environment's own limit
-        is lowered to it, and the host truncates the episode there by its own count.
+        is lowered to it, and the host truncates the episode there by its own count. With ``folder``
+        it works in an empty folder of its own of ``settings.folder_mb``, gone with the process.
 
         Returns:
           the handle that the other methods take; release it with :meth:`close`.
@@ -88,7 +92,7 @@ class EnvironmentHost:
         await self._room.acquire()
         try:
             async with self._loading:
-                instance = await self._start_instance(max_turns)
+                instance = await self._start_instance(max_turns, folder)
                 try:
                     await instance.ask(["open", source, max_turns], replies.nothing)
                 except BaseException:
@@ -144,6 +148,10 @@ class EnvironmentHost:
         request = ["call", name, dict(arguments)]
         return await self._instance(handle).ask(request, replies.anything)
 
+    async def output(self, handle: int) -> str:
+        """What the environment has printed, to standard output and error; the beginning is kept."""
+        return self._instance(handle).output()
+
     async def close(self, handle: int) -> None:
         """Kills and reaps the instance's process. A handle closed before is ignored."""
         instance = self._instances.get(handle)
@@ -154,21 +162,32 @@ class EnvironmentHost:
             finally:
                 self._room.release()
 
-    async def _start_instance(self, max_turns: int | None) -> Instance:
+    async def _start_instance(self, max_turns: int | None, folder: bool) -> Instance:
         zygote = await self._running_zygote()
-        ours, theirs = socket.socketpair()
-        self._opened += 1
         settings = self._settings
+        if folder and (reason := zygote.report.layers["private_folder"]):
+            raise HostFault(
+                f"no private folder can be had: {reason}; set config.sandbox.folder_mb, on a "
+                "machine that reaches tier 3"
+            )
+        ours, theirs = socket.socketpair()
+        printed, printing = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        with contextlib.suppress(PermissionError):  # an ordinary user with many: what it has holds
+            size = settings.output_bytes + mmap.PAGESIZE  # a long line begins a page
+            fcntl.fcntl(printing, fcntl.F_SETPIPE_SZ, size)
+        self._opened += 1
         instance = Instance(
             self._opened,
             ours,
+            printed,
             settings.message_bytes,
+            settings.output_bytes,
             settings.open_timeout,
             max_turns,
             zygote.kill,
         )
         self._instances[instance.handle] = instance
-        zygote.fork(instance.handle, theirs)
+        zygote.fork(instance.handle, [theirs.detach(), printing], folder)
         return instance
 
     async def _discard(self, instance: Instance) -> None:
@@ -232,7 +251,7 @@ class EnvironmentHost:
 
 def _allow_descriptors(instances: int) -> None:
     """Raises this process's soft limit where all instances would not fit under it."""
-    needed = instances + OTHER_DESCRIPTORS
+    needed = 2 * instances + OTHER_DESCRIPTORS
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != resource.RLIM_INFINITY and soft < needed:
         if hard != resource.RLIM_INFINITY and hard < needed:

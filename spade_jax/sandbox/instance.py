@@ -1,6 +1,7 @@
 """One child as the host sees it: its socket, the call under way, the deadline, the fault."""
 
 import asyncio
+import contextlib
 import os
 import signal
 import socket
@@ -23,7 +24,9 @@ HARMLESS = ("syntax", "raised", "missing")
 class Instance:
     """A child process and the state of the talk with it.
 
-    ``timeout`` is what each call may take, in seconds, ``limit`` what a message may, in bytes.
+    ``stream`` is the socket to the child, ``printed`` the pipe that holds what it prints, of which
+    ``output_limit`` bytes are kept. ``timeout`` is what each call may take, in seconds, ``limit``
+    what a message may, in bytes.
     ``kill`` asks the zygote to end it; the zygote's news come back through :meth:`on_forked` and
     :meth:`on_reaped`. Once broken, an instance answers every call with the same fault.
     """
@@ -32,7 +35,9 @@ class Instance:
         self,
         handle: int,
         stream: socket.socket,
+        printed: int,
         limit: int,
+        output_limit: int,
         timeout: float,
         max_turns: int | None,
         kill: Callable[[int], None],
@@ -42,7 +47,10 @@ class Instance:
         self.max_turns = max_turns
         self.closing = False
         self._stream = stream
+        self._printed = printed
         self._limit = limit
+        self._output_limit = output_limit
+        self._output = b""
         self.timeout = timeout
         self._kill = kill
         self._loop = asyncio.get_running_loop()
@@ -64,7 +72,7 @@ class Instance:
           HostFault: the zygote is gone.
         """
         if self._broken is not None:
-            raise _copy(self._broken)
+            raise self._copy(self._broken)
         if self._pending is not None:
             raise RuntimeError(f"environment {self.handle} is still busy with an earlier call")
         try:
@@ -95,7 +103,7 @@ class Instance:
             if type(value) is list and len(value) == 3 and value[0] == "fault":
                 kind, reason = value[1:]
                 if type(kind) is str and kind in REPORTED and type(reason) is str:
-                    fault = EnvironmentFault(kind, reason[:REASON_CHARACTERS])
+                    fault = EnvironmentFault(kind, reason[:REASON_CHARACTERS], self.output())
                     if kind not in HARMLESS:
                         self._break(fault)
                     raise fault
@@ -103,7 +111,7 @@ class Instance:
         except replies.MalformedError as error:
             fault = EnvironmentFault("malformed", str(error))
             self._break(fault)
-            raise _copy(fault) from error
+            raise self._copy(fault) from error
 
     def _on_readable(self) -> bool:
         """Takes one piece of what has arrived; False if there was none."""
@@ -165,7 +173,23 @@ class Instance:
             self._loop.remove_reader(self._stream.fileno())
             self._kill(self.handle)
         if fault is not None and self._pending is not None and not self._pending.done():
-            self._pending.set_exception(_copy(fault))
+            self._pending.set_exception(self._copy(fault))
+
+    def _copy(self, fault: EnvironmentFault | HostFault) -> EnvironmentFault | HostFault:
+        """The same fault with no traceback of an earlier raise."""
+        if isinstance(fault, HostFault):
+            return HostFault(*fault.args)
+        return EnvironmentFault(fault.kind, fault.reason, self.output())
+
+    def output(self) -> str:
+        """The beginning of what the environment has printed, standard output and error."""
+        with contextlib.suppress(BlockingIOError):  # no more for now
+            while room := self._output_limit - len(self._output):
+                piece = os.read(self._printed, room)
+                if not piece:
+                    break
+                self._output += piece
+        return self._output.decode("utf-8", "replace")
 
     def on_forked(self) -> None:
         """The zygote has made the child; only now does its time begin."""
@@ -203,17 +227,9 @@ class Instance:
             raise HostFault(f"child {self.handle} was not reaped in {REAP_SECONDS} s") from error
         finally:
             self._stream.close()
+            os.close(self._printed)
             if self._alarm is not None:
                 self._alarm.cancel()
-
-
-def _copy(fault: EnvironmentFault | HostFault) -> EnvironmentFault | HostFault:
-    """The same fault with no traceback of an earlier raise."""
-    return (
-        type(fault)(*fault.args)
-        if isinstance(fault, HostFault)
-        else EnvironmentFault(fault.kind, fault.reason)
-    )
 
 
 def _cause(status: int) -> tuple[str, str]:

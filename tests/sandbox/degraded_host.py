@@ -57,6 +57,8 @@ async def main(minimum: int, own_namespaces: bool) -> dict:
         step_timeout=60.0,
         message_bytes=65536,
         instances=64,
+        output_bytes=4096,
+        folder_mb=0,
         own_namespaces=own_namespaces,
     )
     outcomes = {}

@@ -166,7 +166,8 @@ def test_each_bad_step_is_its_own_fault(sandboxed):
 
 HARMLESS = {
     "prints much": "for _ in range(64): print('x' * 2**20)",
-    "writes to both outputs": "os.write(1, b'x' * 2**20); os.write(2, b'x' * 2**20)",
+    "prints to both outputs": "print('x' * 2**20); print('x' * 2**20, file=sys.stderr)",
+    "prints a surrogate": "print('\\ud800')",
     "catches signals": "signal.signal(signal.SIGTERM, signal.SIG_IGN)",
     "collects rubbish": "gc.collect(); [id(each) for each in gc.get_objects()]",
     "looks at its environment": "assert not os.environ, os.environ",
@@ -181,6 +182,43 @@ def test_harmless_oddities_are_played(sandboxed):
             assert (await host.step(handle, "x")).terminated, name
             await host.close(handle)
         await check_healthy(host)
+
+    sandboxed(body)
+
+
+def test_the_beginning_of_what_is_printed_is_kept(sandboxed):
+    source = bad_step(
+        "print('said', action); print('wrong', file=sys.stderr)\nos.write(2, b'\\xff raw')\n"
+        "if action == 'crash': os._exit(1)\nif action == 'much': print('x' * 2**20)\n1 / 0"
+    )
+    said = "said {}\nwrong\n\ufffd raw"
+
+    async def body(host):
+        handle = await host.open(source)
+        assert await host.output(handle) == ""
+        assert (await fault_of(host.step(handle, "this"))).output == said.format("this")
+        both = said.format("this") + said.format("much") + "x" * 2**20
+        assert (await fault_of(host.step(handle, "much"))).output == both[:4096]  # \xff is one byte
+        assert (await fault_of(host.step(handle, "more"))).output == both[:4096]
+        assert await host.output(handle) == both[:4096]
+        await host.close(handle)
+        other = await host.open(source)
+        assert (await fault_of(host.step(other, "crash"))).output == said.format("crash")
+        assert (await fault_of(host.step(other, "again"))).output == said.format("crash")
+        await host.close(other)
+
+    sandboxed(body, output_bytes=4096)
+
+
+def test_output_does_not_outlast_its_instance(sandboxed):
+    async def body(host):
+        for _ in range(3):
+            handle = await host.open(bad_step("print('mine')"))
+            await host.step(handle, "x")
+            assert await host.output(handle) == "mine\n"
+            await host.close(handle)
+            with pytest.raises(HostFault, match="no environment is open"):
+                await host.output(handle)
 
     sandboxed(body)
 
@@ -442,4 +480,4 @@ def test_the_minimum_tier_is_enforced():
 def test_the_report_names_what_is_missing_and_the_remedy():
     report = Report({"no_new_privileges": "", "seccomp": "no filter for this machine"})
     assert report.tier == 0
-    assert "missing seccomp: no filter for this machine; to get it: a Linux kernel" in str(report)
+    assert "missing seccomp: no filter for this machine\n    Docker  Linux with" in str(report)
