@@ -64,6 +64,7 @@ POSITIVE = (
     "sandbox.cpu_seconds",
     "sandbox.message_bytes",
     "sandbox.instances",
+    "sandbox.output_bytes",
     "warm_start.steps",
     "warm_start.batch_tokens",
     "checkpoint.every",
@@ -72,6 +73,7 @@ POSITIVE = (
 NOT_NEGATIVE = (
     "schedule.hinted_plays",
     "memory.capacity",
+    "sandbox.folder_mb",
     "memory.exemplars",
     "memory.avoid",
     "designer.top_k",
