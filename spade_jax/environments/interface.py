@@ -32,8 +32,8 @@ one class whose name ends in ``Env``::
 
 The beginning of what the environment prints is kept, for people only; files, network, processes
 and threads are out of reach. The modules of :mod:`spade_jax.sandbox.prelude` can be imported, and
-its common names are builtins: they need no import. ``examples/`` holds three environments to copy from, and
-:func:`spade_jax.environments.validation.validate` tells what is wrong with yours.
+its common names are builtins: they need no import. ``examples/`` holds three environments to copy
+from, and :func:`spade_jax.environments.validation.validate` tells what is wrong with yours.
 """
 
 import pathlib
