@@ -140,7 +140,7 @@ class Zygote:
             self._control.send(EVENT.pack(REFUSED, instance, error.errno))
             return
         if pid == 0:
-            self._become_child(*descriptors, slot, folder)
+            self._become_child(descriptors[0], descriptors[1], slot, folder)
         close(descriptors)
         self._children[pid] = Child(instance, slot)
         self._pids[instance] = pid
