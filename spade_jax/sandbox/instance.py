@@ -1,7 +1,7 @@
 """One child as the host sees it: its socket, the call under way, the deadline, the fault."""
 
 import asyncio
-import contextlib
+import io
 import os
 import signal
 import socket
@@ -13,6 +13,7 @@ from spade_jax.sandbox.faults import EnvironmentFault, HostFault
 
 T = TypeVar("T")
 READ_BYTES = 65536
+FORK_SECONDS = 60.0
 REAP_SECONDS = 10.0
 REASON_CHARACTERS = 500
 # Faults that a living child reports of its environment.
@@ -47,7 +48,7 @@ class Instance:
         self.max_turns = max_turns
         self.closing = False
         self._stream = stream
-        self._printed = printed
+        self._printed = io.FileIO(printed)
         self._limit = limit
         self._output_limit = output_limit
         self._output = b""
@@ -80,7 +81,7 @@ class Instance:
         except wire.OversizedError as error:
             raise EnvironmentFault("too_large", str(error)) from error
         pending = self._pending = self._loop.create_future()
-        self._due = self._loop.time() + self.timeout
+        self._due = self._loop.time() + (self.timeout if self._forked else FORK_SECONDS)
         self._set_alarm()
         try:
             sent = self._stream.send(message)
@@ -154,12 +155,12 @@ class Instance:
         # The loop may have been busy elsewhere for long: an answer that lies ready is in time.
         while not self._dying and self._on_readable():
             pass
-        if not self._pending.done():
-            late = f"within {self.timeout:g} s"
-            if self._forked:
-                self._break(EnvironmentFault("timeout", f"no answer {late}"))
-            else:
-                self._break(HostFault(f"the zygote made no process {late}"))
+        if self._pending.done():
+            return
+        if self._forked:
+            self._break(EnvironmentFault("timeout", f"no answer within {self.timeout:g} s"))
+        else:
+            self._break(HostFault(f"the zygote made no process within {FORK_SECONDS:g} s"))
 
     def _break(self, fault: EnvironmentFault | HostFault) -> None:
         if self._broken is None:
@@ -183,18 +184,19 @@ class Instance:
 
     def output(self) -> str:
         """The beginning of what the environment has printed, standard output and error."""
-        with contextlib.suppress(BlockingIOError):  # no more for now
-            while room := self._output_limit - len(self._output):
-                piece = os.read(self._printed, room)
-                if not piece:
-                    break
-                self._output += piece
+        while not self._printed.closed and (room := self._output_limit - len(self._output)):
+            piece = self._printed.read(room)
+            if not piece:  # None: no more for now
+                break
+            self._output += piece
         return self._output.decode("utf-8", "replace")
 
     def on_forked(self) -> None:
         """The zygote has made the child; only now does its time begin."""
         self._forked = True
         self._due = self._loop.time() + self.timeout
+        if self._pending is not None:
+            self._set_alarm()
 
     def on_reaped(self, status: int) -> None:
         """The zygote has reaped the child, which ended with ``status``."""
@@ -227,7 +229,7 @@ class Instance:
             raise HostFault(f"child {self.handle} was not reaped in {REAP_SECONDS} s") from error
         finally:
             self._stream.close()
-            os.close(self._printed)
+            self._printed.close()
             if self._alarm is not None:
                 self._alarm.cancel()
 

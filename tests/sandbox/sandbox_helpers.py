@@ -61,8 +61,10 @@ def hasty(host, seconds: float = 0.4):
     """
     patient = host._settings
     host._settings = dataclasses.replace(patient, open_timeout=seconds, step_timeout=seconds)
-    yield
-    host._settings = patient
+    try:
+        yield
+    finally:
+        host._settings = patient
 
 
 async def check_healthy(host) -> None:

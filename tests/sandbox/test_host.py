@@ -11,6 +11,7 @@ import pytest
 from sandbox_helpers import HEALTHY, check_healthy, descendants, hasty
 
 from spade_jax import config
+from spade_jax.sandbox import instance
 from spade_jax.sandbox.faults import EnvironmentFault, HostFault
 from spade_jax.sandbox.host import EnvironmentHost
 from spade_jax.sandbox.limits import InsufficientTierError, Report
@@ -339,11 +340,11 @@ def test_an_answer_that_lies_ready_is_in_time(sandboxed):
 
     async def body(host):
         handle = await host.open(HEALTHY)
-        instance = host._instances[handle]
-        instance.timeout = 0.01
+        child = host._instances[handle]
+        child.timeout = 0.01
         call = asyncio.create_task(host.reset(handle, 3))
         await asyncio.sleep(0)
-        assert select.select([instance._stream], [], [], 60)[0]
+        assert select.select([child._stream], [], [], 60)[0]
         time.sleep(0.02)
         assert (await call).startswith("seed 3")
         await host.close(handle)
@@ -351,17 +352,19 @@ def test_an_answer_that_lies_ready_is_in_time(sandboxed):
     sandboxed(body)
 
 
-def test_a_zygote_that_makes_no_process_in_time_is_a_host_fault(sandboxed):
+def test_a_zygote_that_makes_no_process_in_time_is_a_host_fault(sandboxed, monkeypatch):
+    monkeypatch.setattr(instance, "FORK_SECONDS", 0.1)
+
     async def body(host):
         for pid in descendants():
             os.kill(pid, signal.SIGSTOP)
-        with hasty(host, 0.1):
-            opening = asyncio.create_task(host.open(HEALTHY))
-            await asyncio.sleep(0.2)
+        opening = asyncio.create_task(host.open(HEALTHY))
+        await asyncio.sleep(0.2)
         for pid in descendants():
             os.kill(pid, signal.SIGCONT)
         with pytest.raises(HostFault, match="the zygote made no process"):
             await opening
+        monkeypatch.undo()
         await check_healthy(host)
 
     sandboxed(body)

@@ -69,7 +69,7 @@ def outcome(folder, minimum=1, blocked=(), user=None, namespaces="shared"):
         cwd=folder,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=600,
         env={"PYTHONPATH": str(folder), "PYTHONDONTWRITEBYTECODE": "1"},
         **extra,
     )
