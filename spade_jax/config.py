@@ -73,6 +73,7 @@ POSITIVE = (
     "sandbox.cpu_seconds",
     "sandbox.message_bytes",
     "sandbox.instances",
+    "sandbox.output_bytes",
     "warm_start.steps",
     "warm_start.batch_tokens",
     "checkpoint.every",
@@ -84,6 +85,7 @@ NOT_NEGATIVE = (
     "schedule.instances",
     "hints.placebo",
     "memory.capacity",
+    "sandbox.folder_mb",
     "memory.exemplars",
     "memory.avoid",
     "designer.top_k",
@@ -294,6 +296,10 @@ class Sandbox:
     step_timeout: float = setting(5.0, "wall seconds for reset, step or any other call")
     message_bytes: int = setting(65536, "largest message in either direction")
     instances: int = setting(1024, "instances open at once; further opens wait")
+    output_bytes: int = setting(4096, "what is kept of all that one instance prints, bytes")
+    folder_mb: int = setting(
+        0, "private folder of an instance opened with one, MiB of memory; 0 = none can be had"
+    )
     own_namespaces: bool = setting(
         False, "give each instance namespaces of its own, not only the host (slower to open)"
     )

@@ -30,10 +30,10 @@ one class whose name ends in ``Env``::
     The list of actions (contents of boxes) that wins the episode begun by the last reset. It is
     asked for by the validator, right after a reset, and never shown to the agent.
 
-What the environment prints is lost; files, network, processes and threads are out of reach. The
-modules of :mod:`spade_jax.sandbox.prelude` can be imported, and its common names are bound even
-without an import. ``examples/`` holds three environments to copy from, and
-:func:`spade_jax.environments.validation.validate` tells what is wrong with yours.
+The beginning of what the environment prints is kept, for people only; files, network, processes
+and threads are out of reach. The modules of :mod:`spade_jax.sandbox.prelude` can be imported, and
+its common names are builtins: they need no import. ``examples/`` holds three environments to copy
+from, and :func:`spade_jax.environments.validation.validate` tells what is wrong with yours.
 """
 
 import pathlib

@@ -5,6 +5,7 @@ protects anyone: the code below shares its process with the environment and may 
 it. What counts is checked by the host.
 """
 
+import io
 import os
 import random
 import sys
@@ -16,7 +17,27 @@ from spade_jax.sandbox import prelude, wire
 MODULE = "environment"
 NOT_ENVIRONMENTS = ("Env", "ToolUseBaseEnv")
 REASON_LENGTH = 500
+BLOCK_SIZES = range(48, 129, 16)  # of pymalloc; instances of plain classes are among them
 OUT_OF_MEMORY = wire.encode(["fault", "memory", "MemoryError"], 1024)
+
+
+class Printed(io.FileIO):
+    """Standard output: what its pipe has no room for is forgotten."""
+
+    def write(self, data: Any) -> int:
+        """Claims to have written all of it."""
+        super().write(data)
+        return len(data)
+
+
+def keep_output() -> None:
+    """What is printed goes to the first descriptor at once, errors too, and never fails."""
+    sys.stdout = sys.stderr = io.TextIOWrapper(
+        Printed(1, "w", closefd=False),
+        encoding="utf-8",
+        errors="backslashreplace",
+        write_through=True,
+    )
 
 
 class Fault(Exception):
@@ -38,7 +59,7 @@ class Instance:
         """Runs the module and constructs its environment."""
         module = types.ModuleType(MODULE)
         sys.modules[MODULE] = module
-        module.__dict__.update(prelude.names())
+        module.__dict__["__builtins__"] = prelude.BUILTINS
         random.seed(0)
         try:
             code = compile(source, f"<{MODULE}>", "exec")
@@ -156,11 +177,24 @@ def answer(instance: Instance, request: list[Any], limit: int) -> bytes:
     return wire.encode(reply, limit)
 
 
+def shift_addresses() -> list[bytes]:
+    """Takes a random number of small blocks of each size, to be kept while the child lives.
+
+    An environment whose play depends on addresses, as in the order of a set of objects, then
+    differs from one child to the next, and validation sees it.
+    """
+    counts = os.urandom(len(BLOCK_SIZES))
+    empty = sys.getsizeof(b"")
+    return [
+        bytes(size - empty)
+        for size, count in zip(BLOCK_SIZES, counts, strict=True)
+        for _ in range(count % 8)
+    ]
+
+
 def serve(descriptor: int, limit: int) -> None:
     """Answers requests until the host closes its end."""
-    # Shifts every later address by a random amount: an environment whose play depends on the
-    # order of a set of objects then differs from one child to the next, and validation sees it.
-    ballast = [object() for _ in range(os.urandom(1)[0])]
+    ballast = shift_addresses()
     instance = Instance()
     decoder = wire.Decoder(limit)
     while piece := os.read(descriptor, 65536):

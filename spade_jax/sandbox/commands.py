@@ -2,9 +2,10 @@
 
 import struct
 
-# Host to zygote: what to do, and to which instance. A fork carries the child's socket.
+# Host to zygote: what to do, and to which instance. A fork carries the child's socket and the pipe
+# for what it prints.
 COMMAND = struct.Struct(">cQ")
-FORK, KILL = b"F", b"K"
+FORK, FORK_WITH_FOLDER, KILL = b"F", b"D", b"K"
 # Zygote to host: what happened, to which instance, and the wait status of a reaped one or the
 # error number of one that could not be forked.
 EVENT = struct.Struct(">cQi")

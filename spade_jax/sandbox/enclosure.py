@@ -17,7 +17,13 @@ MS_RDONLY, MS_NOSUID, MS_NODEV, MS_NOEXEC, MS_REMOUNT = 1, 2, 4, 8, 32
 MS_REC, MS_PRIVATE = 16384, 1 << 18
 MNT_DETACH = 2
 PIVOT_ROOT = {"x86_64": 155, "aarch64": 41}
-LANDLOCK_CREATE, LANDLOCK_RESTRICT = 444, 446  # the same on every machine
+# The same numbers on every machine.
+LANDLOCK_CREATE, LANDLOCK_ADD_RULE, LANDLOCK_RESTRICT = 444, 445, 446
+LANDLOCK_RULE_PATH_BENEATH = 1
+# In a folder: write, read, list, remove and make files and folders, move between them, truncate.
+FOLDER_RIGHTS = sum(1 << bit for bit in (1, 2, 3, 4, 5, 7, 8, 13, 14))
+FOLDER = "/folder"
+FOLDER_INODES = 1024
 PR_SET_NO_NEW_PRIVS = 38
 
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -64,7 +70,8 @@ def enter_namespaces() -> dict[str, str]:
 
 
 def enter_empty_root() -> str:
-    """Swaps the file system for an empty read-only one. '' or the reason.
+    """Swaps the file system for one that holds nothing but an empty folder, read-only. '' or the
+    reason.
 
     Needs a mount namespace of its own.
     """
@@ -83,6 +90,7 @@ def enter_empty_root() -> str:
     if _libc.umount2(b".", MNT_DETACH):
         return _failed("umount")
     os.chdir("/")
+    os.mkdir(FOLDER)
     if _libc.mount(None, b"/", None, MS_REMOUNT | MS_RDONLY | flags, None):
         return _failed("remount read-only")
     return ""
@@ -96,15 +104,41 @@ class _Ruleset(ctypes.Structure):
     )
 
 
-def enter_landlock() -> str:
-    """Denies every file operation, and TCP, abstract sockets and outside signals where the kernel
-    can. '' or the reason. Needs no-new-privileges.
+class _PathBeneath(ctypes.Structure):
+    _pack_ = 1
+    _fields_ = (("rights", ctypes.c_uint64), ("folder", ctypes.c_int32))
 
-    The ruleset handles all access rights of the kernel's ABI and has no rule, so it grants none.
+
+def enter_folder(size: int, uid: int) -> None:
+    """Moves this process into an empty folder of ``size`` bytes that it alone sees and may use.
+
+    The folder lives in a mount namespace of its own and is gone with the process. Needs an empty
+    root.
+
+    Raises:
+      OSError: it may not mount.
+    """
+    if _libc.unshare(NAMESPACES["mount_namespace"]):
+        raise OSError(ctypes.get_errno(), "unshare of the mount namespace failed")
+    options = f"size={size},nr_inodes={FOLDER_INODES},mode=700,uid={uid},gid={uid}".encode()
+    flags = MS_NOSUID | MS_NODEV | MS_NOEXEC
+    if _libc.mount(b"none", FOLDER.encode(), b"tmpfs", flags, options):
+        raise OSError(ctypes.get_errno(), "mount of the private folder failed")
+    os.chdir(FOLDER)
+
+
+def enter_landlock(folder: bool = False) -> None:
+    """Denies every file operation, and TCP, abstract sockets and outside signals where the kernel
+    can; with ``folder``, files below the working directory are left. Needs no-new-privileges.
+
+    The ruleset handles all access rights of the kernel's ABI; what no rule grants is denied.
+
+    Raises:
+      OSError: the kernel has no Landlock.
     """
     abi = _libc.syscall(LANDLOCK_CREATE, None, ctypes.c_size_t(0), ctypes.c_uint32(1))
     if abi < 1:
-        return _failed("landlock")
+        raise OSError(ctypes.get_errno(), "landlock is missing")
     file_rights = 13 + (abi >= 2) + (abi >= 3) + (abi >= 5)
     rules = _Ruleset((1 << file_rights) - 1, 3 if abi >= 4 else 0, 3 if abi >= 6 else 0)
     size = 24 if abi >= 6 else 16 if abi >= 4 else 8
@@ -112,11 +146,22 @@ def enter_landlock() -> str:
         LANDLOCK_CREATE, ctypes.byref(rules), ctypes.c_size_t(size), ctypes.c_uint32(0)
     )
     if descriptor < 0:
-        return _failed("landlock_create_ruleset")
-    failed = _libc.syscall(LANDLOCK_RESTRICT, descriptor, ctypes.c_uint32(0))
-    reason = _failed("landlock_restrict_self") if failed else ""
+        raise OSError(ctypes.get_errno(), "landlock_create_ruleset failed")
+    failed = _allow_working_directory(descriptor, rules.file_access) if folder else 0
+    failed = failed or _libc.syscall(LANDLOCK_RESTRICT, descriptor, ctypes.c_uint32(0))
+    number = ctypes.get_errno()
     os.close(descriptor)
-    return reason
+    if failed:
+        raise OSError(number, "landlock refused its rules")
+
+
+def _allow_working_directory(ruleset: int, handled: int) -> int:
+    place = os.open(".", os.O_PATH)
+    rule = _PathBeneath(FOLDER_RIGHTS & handled, place)
+    kind, no_flags = LANDLOCK_RULE_PATH_BENEATH, ctypes.c_uint32(0)
+    failed = _libc.syscall(LANDLOCK_ADD_RULE, ruleset, kind, ctypes.byref(rule), no_flags)
+    os.close(place)
+    return failed
 
 
 class InstanceNamespaces:

@@ -5,13 +5,14 @@ class EnvironmentFault(Exception):
     """The environment's code misbehaved: it raised, hung, lied about types or ate its limits.
 
     ``kind`` is a short stable word for metrics: 'syntax', 'raised', 'timeout', 'memory', 'died',
-    'malformed', 'too_large', 'missing'.
+    'malformed', 'too_large', 'missing'. ``output`` is what the environment had printed, capped.
     """
 
-    def __init__(self, kind: str, reason: str):
+    def __init__(self, kind: str, reason: str, output: str = ""):
         super().__init__(f"{kind}: {reason}")
         self.kind = kind
         self.reason = reason
+        self.output = output
 
 
 class HostFault(Exception):

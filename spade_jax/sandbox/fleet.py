@@ -37,11 +37,11 @@ class HostActor:
         return self._host.report.tier
 
     async def ask(self, method: str, *arguments: Any) -> tuple[Any, ...]:
-        """('value', result), ('environment', kind, reason) or ('host', reason)."""
+        """('value', result), ('environment', kind, reason, output) or ('host', reason)."""
         try:
             return "value", await getattr(self._host, method)(*arguments)
         except EnvironmentFault as fault:
-            return "environment", fault.kind, fault.reason
+            return "environment", fault.kind, fault.reason, fault.output
         except HostFault as fault:
             return "host", str(fault)
 
@@ -68,6 +68,7 @@ class _Episode:
 
     source: str
     max_turns: int | None
+    folder: bool
     node: str
     handle: int
     log: list[tuple[tuple[Any, ...], tuple[Any, ...]]] = dataclasses.field(default_factory=list)
@@ -139,9 +140,9 @@ class EnvironmentFleet:
     def _lose(self, name: str) -> None:
         self._nodes.pop(name, None)
 
-    async def open(self, source: str, max_turns: int | None = None) -> int:
+    async def open(self, source: str, max_turns: int | None = None, folder: bool = False) -> int:
         """As :meth:`EnvironmentHost.open`, on the node with the fewest episodes a core."""
-        episode = _Episode(source, max_turns, "", 0)
+        episode = _Episode(source, max_turns, folder, "", 0)
         await self._place(episode)
         self._opened += 1
         self._episodes[self._opened] = episode
@@ -174,6 +175,10 @@ class EnvironmentFleet:
     async def call(self, handle: int, name: str, arguments: Mapping[str, Any]) -> Any:
         """As :meth:`EnvironmentHost.call`."""
         return await self._logged(handle, "call", name, dict(arguments))
+
+    async def output(self, handle: int) -> str:
+        """As :meth:`EnvironmentHost.output`."""
+        return await self._logged(handle, "output")
 
     async def close(self, handle: int) -> None:
         """As :meth:`EnvironmentHost.close`."""
@@ -213,7 +218,7 @@ class EnvironmentFleet:
             try:
                 for request, outcome in episode.log:
                     again = await self._ask(episode.node, request[0], episode.handle, *request[1:])
-                    if again != outcome:
+                    if again[:3] != outcome[:3]:  # what it printed does not count
                         raise HostFault("the replay of a lost episode differs; it is dropped")
             except _NodeLostError:
                 continue
@@ -234,8 +239,8 @@ class EnvironmentFleet:
                     continue
                 node.load += 1
             try:
-                opened = await self._ask(name, "open", episode.source, episode.max_turns)
-                episode.handle = _value(opened)
+                request = episode.source, episode.max_turns, episode.folder
+                episode.handle = _value(await self._ask(name, "open", *request))
             except _NodeLostError:
                 continue
             except BaseException:

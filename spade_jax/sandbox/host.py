@@ -6,6 +6,9 @@ breaks the protocol is killed and reaped, and its instance answers with the same
 """
 
 import asyncio
+import contextlib
+import fcntl
+import mmap
 import os
 import resource
 import socket
@@ -26,7 +29,7 @@ __all__ = ["EnvironmentHost", "StepResult"]
 
 ACTION_CHARACTERS = 8192
 LOADING_PER_CORE = 8
-OTHER_DESCRIPTORS = 256  # what the rest of the process may need beside one socket an instance
+OTHER_DESCRIPTORS = 256  # what the rest of the process may need beside two an instance
 
 
 class EnvironmentHost:
@@ -76,11 +79,12 @@ class EnvironmentHost:
             raise HostFault("the sandbox is not running; enter its context first")
         return self._zygote.report
 
-    async def open(self, source: str, max_turns: int | None = None) -> int:
+    async def open(self, source: str, max_turns: int | None = None, folder: bool = False) -> int:
         """Loads the source in a process of its own and constructs its environment.
 
         Waits while ``settings.instances`` are open. With ``max_turns`` the environment's own limit
-        is lowered to it, and the host truncates the episode there by its own count.
+        is lowered to it, and the host truncates the episode there by its own count. With ``folder``
+        it works in an empty folder of its own of ``settings.folder_mb``, gone with the process.
 
         Returns:
           the handle that the other methods take; release it with :meth:`close`.
@@ -88,15 +92,13 @@ class EnvironmentHost:
         await self._room.acquire()
         try:
             async with self._loading:
-                instance = await self._start_instance(max_turns)
+                instance = await self._start_instance(max_turns, folder)
                 try:
-                    await instance.forked()
-                    await instance.ask(
-                        ["open", source, max_turns], self._settings.open_timeout, replies.nothing
-                    )
+                    await instance.ask(["open", source, max_turns], replies.nothing)
                 except BaseException:
                     await self._discard(instance)
                     raise
+                instance.timeout = self._settings.step_timeout
         except BaseException:
             self._room.release()
             raise
@@ -106,13 +108,12 @@ class EnvironmentHost:
         """Starts an episode; the first observation."""
         instance = self._instance(handle)
         instance.turns = 0
-        return await instance.ask(["reset", seed], self._settings.step_timeout, replies.text)
+        return await instance.ask(["reset", seed], replies.text)
 
     async def step(self, handle: int, action: str) -> StepResult:
         """Plays one action; a longer one is cut at ``ACTION_CHARACTERS``."""
         instance = self._instance(handle)
-        request = ["step", self._action(action)]
-        result = await instance.ask(request, self._settings.step_timeout, replies.step_result)
+        result = await instance.ask(["step", self._action(action)], replies.step_result)
         return self._count_turn(instance, result)
 
     async def play(
@@ -126,12 +127,9 @@ class EnvironmentHost:
         Returns:
           the first observation, and the result of each action played.
         """
-        instance = self._instance(handle)
         actions = [self._action(action) for action in actions]
         request = ["play", seed, actions, self._settings.message_bytes // 2]
-        return await instance.ask(
-            request, self._settings.step_timeout, replies.episode(len(actions))
-        )
+        return await self._instance(handle).ask(request, replies.episode(len(actions)))
 
     async def solution(self, handle: int) -> list[str]:
         """Actions that win after the last reset, by the environment's own account.
@@ -139,19 +137,20 @@ class EnvironmentHost:
         Raises:
           EnvironmentFault: kind 'missing' where the environment offers no such list.
         """
-        timeout = self._settings.step_timeout
-        return await self._instance(handle).ask(["solution"], timeout, replies.texts)
+        return await self._instance(handle).ask(["solution"], replies.texts)
 
     async def tools(self, handle: int) -> list[dict[str, Any]]:
         """Tool descriptions; empty for an environment without tools."""
-        timeout = self._settings.step_timeout
-        return await self._instance(handle).ask(["tools"], timeout, replies.mappings)
+        return await self._instance(handle).ask(["tools"], replies.mappings)
 
     async def call(self, handle: int, name: str, arguments: Mapping[str, Any]) -> Any:
         """Runs a tool; whatever JSON value it answers."""
         request = ["call", name, dict(arguments)]
-        timeout = self._settings.step_timeout
-        return await self._instance(handle).ask(request, timeout, replies.anything)
+        return await self._instance(handle).ask(request, replies.anything)
+
+    async def output(self, handle: int) -> str:
+        """What the environment has printed, to standard output and error; the beginning is kept."""
+        return self._instance(handle).output()
 
     async def close(self, handle: int) -> None:
         """Kills and reaps the instance's process. A handle closed before is ignored."""
@@ -163,14 +162,32 @@ class EnvironmentHost:
             finally:
                 self._room.release()
 
-    async def _start_instance(self, max_turns: int | None) -> Instance:
+    async def _start_instance(self, max_turns: int | None, folder: bool) -> Instance:
         zygote = await self._running_zygote()
+        settings = self._settings
+        if folder and (reason := zygote.report.layers["private_folder"]):
+            raise HostFault(
+                f"no private folder can be had: {reason}; set config.sandbox.folder_mb, on a "
+                "machine that reaches tier 3"
+            )
         ours, theirs = socket.socketpair()
+        printed, printing = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        with contextlib.suppress(PermissionError):  # an ordinary user with many: what it has holds
+            size = settings.output_bytes + mmap.PAGESIZE  # a long line begins a page
+            fcntl.fcntl(printing, fcntl.F_SETPIPE_SZ, size)
         self._opened += 1
-        limit = self._settings.message_bytes
-        instance = Instance(self._opened, ours, limit, max_turns, zygote.kill)
+        instance = Instance(
+            self._opened,
+            ours,
+            printed,
+            settings.message_bytes,
+            settings.output_bytes,
+            settings.open_timeout,
+            max_turns,
+            zygote.kill,
+        )
         self._instances[instance.handle] = instance
-        zygote.fork(instance.handle, theirs)
+        zygote.fork(instance.handle, [theirs.detach(), printing], folder)
         return instance
 
     async def _discard(self, instance: Instance) -> None:
@@ -198,7 +215,8 @@ class EnvironmentHost:
         return instance
 
     def _action(self, action: str) -> str:
-        return action[: self._action_limit].encode("utf-8", "replace").decode("utf-8")
+        action = action[: self._action_limit]
+        return action if action.isascii() else action.encode("utf-8", "replace").decode("utf-8")
 
     @staticmethod
     def _count_turn(instance: Instance, result: StepResult) -> StepResult:
@@ -233,7 +251,7 @@ class EnvironmentHost:
 
 def _allow_descriptors(instances: int) -> None:
     """Raises this process's soft limit where all instances would not fit under it."""
-    needed = instances + OTHER_DESCRIPTORS
+    needed = 2 * instances + OTHER_DESCRIPTORS
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != resource.RLIM_INFINITY and soft < needed:
         if hard != resource.RLIM_INFINITY and hard < needed:

@@ -1,6 +1,7 @@
 """One child as the host sees it: its socket, the call under way, the deadline, the fault."""
 
 import asyncio
+import io
 import os
 import signal
 import socket
@@ -12,6 +13,7 @@ from spade_jax.sandbox.faults import EnvironmentFault, HostFault
 
 T = TypeVar("T")
 READ_BYTES = 65536
+FORK_SECONDS = 60.0
 REAP_SECONDS = 10.0
 REASON_CHARACTERS = 500
 # Faults that a living child reports of its environment.
@@ -23,6 +25,9 @@ HARMLESS = ("syntax", "raised", "missing")
 class Instance:
     """A child process and the state of the talk with it.
 
+    ``stream`` is the socket to the child, ``printed`` the pipe that holds what it prints, of which
+    ``output_limit`` bytes are kept. ``timeout`` is what each call may take, in seconds, ``limit``
+    what a message may, in bytes.
     ``kill`` asks the zygote to end it; the zygote's news come back through :meth:`on_forked` and
     :meth:`on_reaped`. Once broken, an instance answers every call with the same fault.
     """
@@ -31,7 +36,10 @@ class Instance:
         self,
         handle: int,
         stream: socket.socket,
+        printed: int,
         limit: int,
+        output_limit: int,
+        timeout: float,
         max_turns: int | None,
         kill: Callable[[int], None],
     ):
@@ -40,25 +48,24 @@ class Instance:
         self.max_turns = max_turns
         self.closing = False
         self._stream = stream
+        self._printed = io.FileIO(printed)
         self._limit = limit
+        self._output_limit = output_limit
+        self._output = b""
+        self.timeout = timeout
         self._kill = kill
         self._loop = asyncio.get_running_loop()
         self._decoder = wire.Decoder(limit)
         self._pending: asyncio.Future[Any] | None = None
+        self._due = 0.0  # loop time at which the pending call is late
+        self._alarm: asyncio.TimerHandle | None = None
         self._broken: EnvironmentFault | HostFault | None = None
-        self._dying = False
-        self._forked: asyncio.Future[None] = self._loop.create_future()
+        self._forked = self._dying = False
         self._reaped: asyncio.Future[None] = self._loop.create_future()
         stream.setblocking(False)
-        self._loop.add_reader(stream, self._on_readable)
+        self._loop.add_reader(stream.fileno(), self._on_readable)
 
-    async def forked(self) -> None:
-        """Returns when the child lives."""
-        await self._forked
-        if self._broken is not None:
-            raise _copy(self._broken)
-
-    async def ask(self, request: list[Any], timeout: float, check: Callable[[Any], T]) -> T:
+    async def ask(self, request: list[Any], check: Callable[[Any], T]) -> T:
         """One request and its checked reply.
 
         Raises:
@@ -66,7 +73,7 @@ class Instance:
           HostFault: the zygote is gone.
         """
         if self._broken is not None:
-            raise _copy(self._broken)
+            raise self._copy(self._broken)
         if self._pending is not None:
             raise RuntimeError(f"environment {self.handle} is still busy with an earlier call")
         try:
@@ -74,7 +81,8 @@ class Instance:
         except wire.OversizedError as error:
             raise EnvironmentFault("too_large", str(error)) from error
         pending = self._pending = self._loop.create_future()
-        deadline = self._loop.call_later(timeout, self._expire, timeout)
+        self._due = self._loop.time() + (self.timeout if self._forked else FORK_SECONDS)
+        self._set_alarm()
         try:
             sent = self._stream.send(message)
             if sent < len(message):
@@ -86,7 +94,6 @@ class Instance:
             self._break(EnvironmentFault("timeout", "the caller gave up on a call"))
             raise
         finally:
-            deadline.cancel()
             self._pending = None
         return self._accept(value, check)
 
@@ -97,7 +104,7 @@ class Instance:
             if type(value) is list and len(value) == 3 and value[0] == "fault":
                 kind, reason = value[1:]
                 if type(kind) is str and kind in REPORTED and type(reason) is str:
-                    fault = EnvironmentFault(kind, reason[:REASON_CHARACTERS])
+                    fault = EnvironmentFault(kind, reason[:REASON_CHARACTERS], self.output())
                     if kind not in HARMLESS:
                         self._break(fault)
                     raise fault
@@ -105,7 +112,7 @@ class Instance:
         except replies.MalformedError as error:
             fault = EnvironmentFault("malformed", str(error))
             self._break(fault)
-            raise _copy(fault) from error
+            raise self._copy(fault) from error
 
     def _on_readable(self) -> bool:
         """Takes one piece of what has arrived; False if there was none."""
@@ -130,12 +137,30 @@ class Instance:
             self._pending.set_result(message[0])
         return True
 
-    def _expire(self, timeout: float) -> None:
+    def _set_alarm(self) -> None:
+        # One timer serves many calls: most end long before theirs, and timers are not for free.
+        if self._alarm is not None and self._alarm.when() > self._due:
+            self._alarm.cancel()
+            self._alarm = None
+        if self._alarm is None:
+            self._alarm = self._loop.call_at(self._due, self._on_alarm)
+
+    def _on_alarm(self) -> None:
+        self._alarm = None
+        if self._pending is None:
+            return
+        if self._loop.time() < self._due:
+            self._set_alarm()
+            return
         # The loop may have been busy elsewhere for long: an answer that lies ready is in time.
         while not self._dying and self._on_readable():
             pass
-        if self._pending is not None and not self._pending.done():
-            self._break(EnvironmentFault("timeout", f"no answer within {timeout:g} s"))
+        if self._pending.done():
+            return
+        if self._forked:
+            self._break(EnvironmentFault("timeout", f"no answer within {self.timeout:g} s"))
+        else:
+            self._break(HostFault(f"the zygote made no process within {FORK_SECONDS:g} s"))
 
     def _break(self, fault: EnvironmentFault | HostFault) -> None:
         if self._broken is None:
@@ -146,15 +171,32 @@ class Instance:
         """Has the child killed; the call under way fails now, or with the cause once known."""
         if not self._dying:
             self._dying = True
-            self._loop.remove_reader(self._stream)
+            self._loop.remove_reader(self._stream.fileno())
             self._kill(self.handle)
         if fault is not None and self._pending is not None and not self._pending.done():
-            self._pending.set_exception(_copy(fault))
+            self._pending.set_exception(self._copy(fault))
+
+    def _copy(self, fault: EnvironmentFault | HostFault) -> EnvironmentFault | HostFault:
+        """The same fault with no traceback of an earlier raise."""
+        if isinstance(fault, HostFault):
+            return HostFault(*fault.args)
+        return EnvironmentFault(fault.kind, fault.reason, self.output())
+
+    def output(self) -> str:
+        """The beginning of what the environment has printed, standard output and error."""
+        while not self._printed.closed and (room := self._output_limit - len(self._output)):
+            piece = self._printed.read(room)
+            if not piece:  # None: no more for now
+                break
+            self._output += piece
+        return self._output.decode("utf-8", "replace")
 
     def on_forked(self) -> None:
-        """The zygote has made the child."""
-        if not self._forked.done():
-            self._forked.set_result(None)
+        """The zygote has made the child; only now does its time begin."""
+        self._forked = True
+        self._due = self._loop.time() + self.timeout
+        if self._pending is not None:
+            self._set_alarm()
 
     def on_reaped(self, status: int) -> None:
         """The zygote has reaped the child, which ended with ``status``."""
@@ -170,9 +212,8 @@ class Instance:
         self._settle()
 
     def _settle(self) -> None:
-        for future in (self._forked, self._reaped):
-            if not future.done():
-                future.set_result(None)
+        if not self._reaped.done():
+            self._reaped.set_result(None)
 
     async def discard(self) -> None:
         """Returns when the child is reaped.
@@ -188,15 +229,9 @@ class Instance:
             raise HostFault(f"child {self.handle} was not reaped in {REAP_SECONDS} s") from error
         finally:
             self._stream.close()
-
-
-def _copy(fault: EnvironmentFault | HostFault) -> EnvironmentFault | HostFault:
-    """The same fault with no traceback of an earlier raise."""
-    return (
-        type(fault)(*fault.args)
-        if isinstance(fault, HostFault)
-        else EnvironmentFault(fault.kind, fault.reason)
-    )
+            self._printed.close()
+            if self._alarm is not None:
+                self._alarm.cancel()
 
 
 def _cause(status: int) -> tuple[str, str]:

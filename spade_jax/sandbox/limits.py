@@ -14,7 +14,7 @@ import signal
 import socket
 from collections.abc import Callable, Mapping
 
-from spade_jax.sandbox import seccomp
+from spade_jax.sandbox import enclosure, seccomp
 
 PR_SET_PDEATHSIG, PR_SET_DUMPABLE = 1, 4
 CAPABILITY_VERSION_3 = 0x20080522
@@ -31,11 +31,14 @@ _NO_CAPABILITIES = (ctypes.c_uint32 * 6)()
 
 @dataclasses.dataclass(frozen=True)
 class Limits:
-    """Caps of one child: address space in bytes, processor time in seconds, message in bytes."""
+    """Caps of one child: address space in bytes, processor time in seconds, message in bytes,
+    and its folder in bytes, if it asks for one.
+    """
 
     memory: int
     cpu_seconds: int
     message: int
+    folder: int
 
 
 def private_uid_base(instances: int) -> int | None:
@@ -103,7 +106,7 @@ def confine_for_good(limits: Limits) -> None:
     """The caps that the zygote can bear itself; its children inherit them."""
     for kind, cap in (
         (resource.RLIMIT_AS, limits.memory),
-        (resource.RLIMIT_FSIZE, 0),
+        (resource.RLIMIT_FSIZE, limits.folder),
         (resource.RLIMIT_CORE, 0),
         (resource.RLIMIT_NOFILE, DESCRIPTORS),
         (resource.RLIMIT_MEMLOCK, 0),
@@ -203,18 +206,39 @@ TIERS: tuple[tuple[str, ...], ...] = (
     ("private_uid",),
     ("instance_namespaces",),
 )  # fmt: skip
-REMEDIES = {
-    "seccomp": "a Linux kernel with CONFIG_SECCOMP_FILTER on x86_64 or aarch64",
-    "landlock": "Linux 5.13 or newer with landlock among the LSMs, not inside gVisor",
-    "private_uid": "start the host as root (Docker's default, or sudo on a TPU VM)",
-    "mount_namespace": "on a TPU VM run as root or set kernel.unprivileged_userns_clone=1; in "
-    "Docker add --security-opt seccomp=unconfined or --cap-add SYS_ADMIN; on GKE set "
-    "seccompProfile: Unconfined on a Standard cluster, or lower sandbox.minimum_tier",
+# How to get what is missing, where the policy is run.
+NAMESPACES_ON = {
+    "Docker": "--cap-add SYS_ADMIN --security-opt seccomp=unconfined "
+    "--security-opt apparmor=unconfined",
+    "GKE": "Standard: securityContext with seccompProfile.type Unconfined and capabilities.add "
+    "[SYS_ADMIN]; Autopilot and gVisor: not to be had, lower sandbox.minimum_tier",
+    "TPU VM": "run as root, or sysctl kernel.unprivileged_userns_clone=1 "
+    "(Ubuntu 24.04: kernel.apparmor_restrict_unprivileged_userns=0)",
 }
-for _name in ("ipc_namespace", "pid_namespace", "network_namespace", "user_namespace"):
-    REMEDIES[_name] = "as for mount_namespace"
-REMEDIES["instance_namespaces"] = "set sandbox.own_namespaces = True; needs pid_namespace"
-REMEDIES["empty_root"] = "needs mount_namespace"
+KERNEL_ON = {
+    "Docker": "a host with Linux 5.13 or newer and landlock among its LSMs",
+    "GKE": "a node image with Linux 5.13 or newer (COS 97), without gVisor",
+    "TPU VM": "a v2-alpha or newer image, whose kernel has it",
+}
+REMEDIES: dict[str, dict[str, str]] = {
+    "seccomp": dict.fromkeys(
+        ("Docker", "GKE", "TPU VM"), "Linux with CONFIG_SECCOMP_FILTER on x86_64 or aarch64"
+    ),
+    "landlock": KERNEL_ON,
+    "no_reading_without_seccomp": KERNEL_ON,
+    "no_writing_without_seccomp": KERNEL_ON,
+    "private_uid": {
+        "Docker": "run as root in the container, the default (no --user, no rootless)",
+        "GKE": "securityContext.runAsUser 0 with capabilities.add [SETUID, SETGID, KILL]",
+        "TPU VM": "sudo",
+    },
+    "instance_namespaces": dict.fromkeys(
+        ("Docker", "GKE", "TPU VM"), "sandbox.own_namespaces = True, above tier 3"
+    ),
+    "private_folder": dict.fromkeys(
+        ("Docker", "GKE", "TPU VM"), "sandbox.folder_mb above 0, at tier 3"
+    ),
+} | dict.fromkeys((*enclosure.NAMESPACES, "user_namespace", "empty_root"), NAMESPACES_ON)
 
 
 class InsufficientTierError(RuntimeError):
@@ -236,14 +260,18 @@ class Report:
         return len(TIERS) - 1
 
     def __str__(self) -> str:
-        lines = [f"sandbox tier {self.tier} of {len(TIERS) - 1}"]
+        """The tier, and a table of what is missing and how to get it on each platform."""
+        missing: dict[tuple[str, ...], list[str]] = {}
         for layer, reason in self.layers.items():
             if reason:
-                remedy = REMEDIES.get(layer)
-                lines.append(
-                    f"  missing {layer}: {reason}" + (f"; to get it: {remedy}" if remedy else "")
-                )
-        return "\n".join(lines)
+                remedies = REMEDIES.get(layer, {})
+                lines = tuple(f"    {place:<8}{remedy}" for place, remedy in remedies.items())
+                missing.setdefault((f": {reason}", *lines), []).append(layer)
+        tables = [
+            "\n".join((f"  missing {', '.join(layers)}{first}", *lines))
+            for (first, *lines), layers in missing.items()
+        ]
+        return "\n".join((f"sandbox tier {self.tier} of {len(TIERS) - 1}", *tables))
 
     def require(self, minimum: int) -> None:
         """Raises InsufficientTierError below ``minimum``."""

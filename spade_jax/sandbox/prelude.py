@@ -14,6 +14,7 @@ import ast
 import base64
 import binascii
 import bisect
+import builtins
 import calendar
 import cmath
 import collections
@@ -79,6 +80,7 @@ LOADED = (
     base64,
     binascii,
     bisect,
+    builtins,
     calendar,
     cmath,
     collections,
@@ -133,9 +135,11 @@ LOADED = (
     zlib,
 )
 
-# Bound in every environment's module, so that a forgotten import does not kill it.
-_BOUND: dict[str, Any] = (
-    {
+# The builtins of every environment's module, so that a forgotten import does not kill it. One
+# dictionary for all: to bind the names in each module would copy a page for nearly each of them.
+BUILTINS: dict[str, Any] = (
+    vars(builtins)
+    | {
         module.__name__: module
         for module in (
             bisect,
@@ -199,8 +203,3 @@ _BOUND: dict[str, Any] = (
         )
     }
 )
-
-
-def names() -> dict[str, Any]:
-    """The names bound before an environment's module runs; a fresh dictionary."""
-    return dict(_BOUND)

@@ -12,7 +12,16 @@ import typing
 
 import spade_jax
 from spade_jax.sandbox import limits
-from spade_jax.sandbox.commands import COMMAND, EVENT, FORK, FORKED, KILL, REFUSED, REPORT_BYTES
+from spade_jax.sandbox.commands import (
+    COMMAND,
+    EVENT,
+    FORK,
+    FORK_WITH_FOLDER,
+    FORKED,
+    KILL,
+    REFUSED,
+    REPORT_BYTES,
+)
 from spade_jax.sandbox.faults import HostFault
 
 if typing.TYPE_CHECKING:
@@ -58,7 +67,7 @@ class ZygoteProcess:
         self._control = control
         self._listener = listener
         self._loop = asyncio.get_running_loop()
-        self._outgoing: collections.deque[tuple[bytes, socket.socket | None]] = collections.deque()
+        self._outgoing: collections.deque[tuple[bytes, list[int]]] = collections.deque()
         self._lost = False
 
     @classmethod
@@ -76,6 +85,7 @@ class ZygoteProcess:
             "message": settings.message_bytes,
             "instances": settings.instances,
             "own_namespaces": settings.own_namespaces,
+            "folder": settings.folder_mb << 20,
         }
         root = str(pathlib.Path(spade_jax.__file__).parent.parent)
         arguments = [root, str(theirs.fileno()), json.dumps(values)]
@@ -107,41 +117,45 @@ class ZygoteProcess:
         zygote._loop.add_reader(ours, zygote._on_readable)
         return zygote
 
-    def fork(self, instance: int, child_socket: socket.socket) -> None:
-        """Asks for a child that speaks on ``child_socket``, which is closed here once sent."""
-        self._send(FORK, instance, child_socket)
+    def fork(self, instance: int, descriptors: list[int], folder: bool) -> None:
+        """Asks for a child that speaks on the first descriptor and prints to the second.
+
+        Both are closed here once sent.
+        """
+        self._send(FORK_WITH_FOLDER if folder else FORK, instance, descriptors)
 
     def kill(self, instance: int) -> None:
         """Asks for the end of a child; unknown instances are ignored."""
-        self._send(KILL, instance, None)
+        self._send(KILL, instance, [])
 
-    def _send(self, command: bytes, instance: int, child_socket: socket.socket | None) -> None:
+    def _send(self, command: bytes, instance: int, descriptors: list[int]) -> None:
         if self._lost:
-            if child_socket is not None:
-                child_socket.close()
+            _close(descriptors)
             return
-        self._outgoing.append((COMMAND.pack(command, instance), child_socket))
+        self._outgoing.append((COMMAND.pack(command, instance), descriptors))
         if len(self._outgoing) == 1:
             self._flush()
 
     def _flush(self) -> None:
         while self._outgoing:
-            message, child_socket = self._outgoing[0]
+            message, descriptors = self._outgoing[0]
             try:
-                if child_socket is None:
-                    self._control.send(message)
+                if descriptors:
+                    socket.send_fds(self._control, [message], descriptors)
                 else:
-                    socket.send_fds(self._control, [message], [child_socket.fileno()])
+                    self._control.send(message)
             except BlockingIOError:
-                self._loop.add_writer(self._control, self._flush)
+                self._loop.add_writer(self._control, self._on_writable)
                 return
             except OSError:
                 self._lose()
                 return
-            if child_socket is not None:
-                child_socket.close()
+            _close(descriptors)
             self._outgoing.popleft()
+
+    def _on_writable(self) -> None:
         self._loop.remove_writer(self._control)
+        self._flush()
 
     def _on_readable(self) -> None:
         while not self._lost:
@@ -172,9 +186,8 @@ class ZygoteProcess:
         self._loop.remove_reader(self._control)
         self._loop.remove_writer(self._control)
         self._control.close()
-        for _, child_socket in self._outgoing:
-            if child_socket is not None:
-                child_socket.close()
+        for _, descriptors in self._outgoing:
+            _close(descriptors)
         self._outgoing.clear()
 
     async def close(self) -> None:
@@ -187,3 +200,8 @@ class ZygoteProcess:
                 self._process.kill()
                 self._process.wait()
             await asyncio.sleep(0.002)
+
+
+def _close(descriptors: list[int]) -> None:
+    for descriptor in descriptors:
+        os.close(descriptor)

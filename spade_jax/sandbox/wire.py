@@ -51,9 +51,12 @@ def decode(payload: bytes) -> Any:
         deeper than ``MAX_DEPTH``.
     """
     try:
-        value = _DECODER.decode(payload.decode("utf-8"))
+        text = payload.decode("utf-8")
+        value, end = _DECODER.raw_decode(text)
     except (ValueError, RecursionError) as error:
         raise WireError(f"not JSON: {error}") from error
+    if end < len(text):
+        raise WireError(f"{len(text) - end} characters after the value")
     _check(value, MAX_DEPTH)
     return value
 
@@ -62,25 +65,29 @@ def _refuse_constant(name: str) -> NoReturn:
     raise WireError(f"{name} is not a finite number")
 
 
-# Made once: json.dumps and json.loads make one for every message when given options.
-_ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+# Made once: json.dumps and json.loads make one for every message when given options. What is nested
+# in itself ends in a RecursionError.
+_ENCODER = json.JSONEncoder(
+    ensure_ascii=False, check_circular=False, allow_nan=False, separators=(",", ":")
+)
 _DECODER = json.JSONDecoder(parse_constant=_refuse_constant)
 
 
 def _check(value: Any, depth: int) -> None:
-    if isinstance(value, str):
+    kind = type(value)  # exact: JSON gives no subclasses
+    if kind is str:
         if not value.isascii():
             try:
                 value.encode("utf-8")
             except UnicodeEncodeError as error:
                 raise WireError("text holds a lone surrogate") from error
-    elif isinstance(value, float):
+    elif kind is float:
         if not math.isfinite(value):
             raise WireError("a number is not finite")
-    elif isinstance(value, list | dict):
+    elif kind is list or kind is dict:
         if depth == 0:
             raise WireError(f"nested deeper than {MAX_DEPTH}")
-        if isinstance(value, dict):
+        if kind is dict:
             for key in value:
                 _check(key, depth - 1)
             value = value.values()

@@ -18,7 +18,16 @@ import socket
 import sys
 
 from spade_jax.sandbox import child, enclosure, limits, prelude, seccomp, wire
-from spade_jax.sandbox.commands import COMMAND, EVENT, FORK, FORKED, REAPED, REFUSED, REPORT_BYTES
+from spade_jax.sandbox.commands import (
+    COMMAND,
+    EVENT,
+    FORK_WITH_FOLDER,
+    FORKED,
+    KILL,
+    REAPED,
+    REFUSED,
+    REPORT_BYTES,
+)
 
 CHILD_SOCKET = 3
 # A game of ours, played in the zygote until caches are filled and bytecode has specialised: pages
@@ -55,22 +64,28 @@ class Child:
     slot: int
 
 
+@dataclasses.dataclass(frozen=True)
+class Confinement:
+    """What each child is put into, as far as this machine permits.
+
+    ``folder_rules`` replace ``rules`` for a child with a private folder. Where there may be such
+    children, Landlock cannot be put around the zygote, and ``landlock`` has each child enter it.
+    """
+
+    caps: limits.Limits
+    rules: seccomp.Filter | None
+    folder_rules: seccomp.Filter | None
+    landlock: bool
+    uid_base: int | None
+    namespaces: enclosure.InstanceNamespaces | None
+
+
 class Zygote:
     """Serves one host over a socket that keeps message boundaries."""
 
-    def __init__(
-        self,
-        control: socket.socket,
-        caps: limits.Limits,
-        rules: seccomp.Filter | None,
-        uid_base: int | None,
-        namespaces: enclosure.InstanceNamespaces | None,
-    ):
+    def __init__(self, control: socket.socket, confinement: Confinement):
         self._control = control
-        self._caps = caps
-        self._rules = rules
-        self._uid_base = uid_base
-        self._namespaces = namespaces
+        self._confinement = confinement
         self._children: dict[int, Child] = {}  # by pid
         self._pids: dict[int, int] = {}  # by instance
         self._free_slots: list[int] = []
@@ -103,48 +118,55 @@ class Zygote:
             self._woken.recv(4096)
 
     def _obey(self) -> bool:
-        message, descriptors, _, _ = socket.recv_fds(self._control, COMMAND.size, 1)
+        message, descriptors, _, _ = socket.recv_fds(self._control, COMMAND.size, 2)
         if not message:
             return False
         command, instance = COMMAND.unpack(message)
-        if command == FORK:
-            self._fork(instance, descriptors[0])
+        if command != KILL:
+            self._fork(instance, descriptors, command == FORK_WITH_FOLDER)
         elif instance in self._pids:
             kill(self._pids[instance])
         return True
 
-    def _fork(self, instance: int, descriptor: int) -> None:
+    def _fork(self, instance: int, descriptors: list[int], folder: bool) -> None:
         slot = heapq.heappop(self._free_slots) if self._free_slots else len(self._children)
         try:
-            if self._namespaces is not None:
-                self._namespaces.before_fork()
+            if self._confinement.namespaces is not None:
+                self._confinement.namespaces.before_fork()
             pid = os.fork()
         except OSError as error:  # the machine is out of memory or processes
             heapq.heappush(self._free_slots, slot)
-            os.close(descriptor)
+            close(descriptors)
             self._control.send(EVENT.pack(REFUSED, instance, error.errno))
             return
         if pid == 0:
-            self._become_child(descriptor, slot)
-        os.close(descriptor)
+            self._become_child(descriptors[0], descriptors[1], slot, folder)
+        close(descriptors)
         self._children[pid] = Child(instance, slot)
         self._pids[instance] = pid
         self._control.send(EVENT.pack(FORKED, instance, 0))
 
-    def _become_child(self, descriptor: int, slot: int) -> None:
+    def _become_child(self, stream: int, printed: int, slot: int, folder: bool) -> None:
+        given = self._confinement
         try:
+            # No one sends it SIGCHLD, so the zygote's handler may stay.
             signal.set_wakeup_fd(-1)
-            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-            os.dup2(descriptor, CHILD_SOCKET)
+            os.dup2(printed, 1)
+            os.dup2(printed, 2)
+            os.dup2(stream, CHILD_SOCKET)
             os.closerange(CHILD_SOCKET + 1, 1 << 16)
-            uid = None if self._uid_base is None else self._uid_base + slot
+            uid = None if given.uid_base is None else given.uid_base + slot
             parent = self._pid
-            if self._namespaces is not None:
-                self._namespaces.after_fork()
+            if given.namespaces is not None:
+                given.namespaces.after_fork()
                 parent = 0  # it is out of sight of the first process of a namespace
-            limits.confine(self._caps, self._rules, uid, parent)
+            if folder:
+                enclosure.enter_folder(given.caps.folder, os.getuid() if uid is None else uid)
+            if given.landlock:
+                enclosure.enter_landlock(folder)
+            limits.confine(given.caps, given.folder_rules if folder else given.rules, uid, parent)
             gc.enable()
-            child.serve(CHILD_SOCKET, self._caps.message)
+            child.serve(CHILD_SOCKET, given.caps.message)
         finally:
             os._exit(0)
 
@@ -165,6 +187,12 @@ class Zygote:
         return gone
 
 
+def close(descriptors: list[int]) -> None:
+    """Closes what was handed on to a child."""
+    for descriptor in descriptors:
+        os.close(descriptor)
+
+
 def kill(pid: int) -> None:
     """Ends a child and, where nothing kept it from making any, its process group."""
     os.kill(pid, signal.SIGKILL)
@@ -174,7 +202,7 @@ def kill(pid: int) -> None:
 
 
 def enclose(
-    own_namespaces: bool,
+    own_namespaces: bool, folder: int
 ) -> tuple[dict[str, str], enclosure.InstanceNamespaces | None]:
     """Puts this process into all layers that are shared.
 
@@ -197,8 +225,14 @@ def enclose(
     layers["empty_root"] = (
         "no mount namespace" if layers["mount_namespace"] else enclosure.enter_empty_root()
     )
+    layers["private_folder"] = "not asked for" if not folder else "no empty root"
+    if folder and not layers["empty_root"]:
+        enter = functools.partial(enclosure.enter_folder, folder, os.getuid())
+        layers["private_folder"] = limits.possible(enter)
     layers["no_new_privileges"] = enclosure.no_new_privileges()
-    layers["landlock"] = enclosure.enter_landlock()
+    layers["landlock"] = limits.possible(enclosure.enter_landlock)
+    if layers["private_folder"] and not layers["landlock"]:
+        enclosure.enter_landlock()
     return layers, namespaces
 
 
@@ -211,6 +245,14 @@ def warm_up(limit: int) -> None:
             message = decoder.feed(wire.encode(request, limit))
             assert message is not None
             child.answer(instance, message[0], limit)
+
+
+def filters() -> tuple[seccomp.Filter | None, seccomp.Filter | None]:
+    """System calls of a child without and with a private folder; None on an unknown machine."""
+    plain, files = seccomp.program(), seccomp.program(files=True)
+    if plain is None or files is None:
+        return None, None
+    return seccomp.Filter(plain), seccomp.Filter(files)
 
 
 def main(descriptor: int, settings: str) -> None:
@@ -226,22 +268,22 @@ def main(descriptor: int, settings: str) -> None:
     control = socket.socket(fileno=descriptor)
     uid_base = limits.private_uid_base(instances)
     limits.die_with_parent()
-    layers, namespaces = enclose(own_namespaces)
+    layers, namespaces = enclose(own_namespaces, caps.folder)
     if namespaces is not None and not layers["instance_namespaces"]:
         layers["instance_namespaces"] = limits.possible(namespaces.after_fork)
     if layers["instance_namespaces"]:
         namespaces = None
-    program = seccomp.program()
-    rules = seccomp.Filter(program) if program else None
+    rules, folder_rules = filters()
     layers["seccomp"] = limits.possible(rules.load) if rules else "no filter for this machine"
     if layers["seccomp"]:
-        rules = None
+        rules = folder_rules = None
     layers["private_uid"] = "not root"
     if uid_base is not None:
         layers["private_uid"] = limits.possible(functools.partial(limits.become, uid_base))
     if layers["private_uid"]:
         uid_base = None
     limits.confine_for_good(caps)
+    child.keep_output()
     warm_up(caps.message)
     gc.collect()
     gc.disable()
@@ -249,4 +291,5 @@ def main(descriptor: int, settings: str) -> None:
     layers |= limits.self_test(caps, rules, uid_base)
     control.send(json.dumps(layers).encode()[:REPORT_BYTES])
     os.dup2(0, 2)  # standard error was kept for a failure up to here
-    Zygote(control, caps, rules, uid_base, namespaces).run()
+    landlock = not layers["private_folder"] and not layers["landlock"]
+    Zygote(control, Confinement(caps, rules, folder_rules, landlock, uid_base, namespaces)).run()

@@ -3,7 +3,7 @@
 import asyncio
 
 import pytest
-from sandbox_helpers import descendants, descriptors
+from sandbox_helpers import PATIENT, descendants, descriptors
 
 from spade_jax import config
 from spade_jax.sandbox.host import EnvironmentHost
@@ -17,7 +17,7 @@ def sandboxed():
         before = descriptors(), descendants()
 
         async def main():
-            async with EnvironmentHost(config.Sandbox(**settings)) as host:
+            async with EnvironmentHost(config.Sandbox(**PATIENT | settings)) as host:
                 await body(host)
 
         asyncio.run(main())

@@ -87,3 +87,28 @@ def test_seeds_of_any_size_are_told_apart(sandboxed):
         await host.close(handle)
 
     sandboxed(body)
+
+
+# The order of a set of objects follows their addresses.
+ADDRESSED = """
+class Thing:
+    def __init__(self, number):
+        self.number = number
+
+
+class AddressEnv:
+    def reset(self, seed=None):
+        return str([thing.number for thing in {Thing(number) for number in range(8)}]), {}
+"""
+
+
+def test_dependence_on_addresses_shows(sandboxed):
+    async def body(host):
+        orders = set()
+        for _ in range(16):
+            handle = await host.open(ADDRESSED)
+            orders.add(await host.reset(handle, 1))
+            await host.close(handle)
+        assert len(orders) > 2
+
+    sandboxed(body)

@@ -21,7 +21,9 @@ SOURCES = list(interface.examples().values())
 @pytest.fixture
 def cluster():
     before = descendants()
-    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1})
+    cluster = Cluster(
+        initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False}
+    )
     nodes = [cluster.add_node(num_cpus=1) for _ in range(2)]
     ray.init(address=cluster.address, log_to_driver=False)
     yield cluster, nodes

@@ -3,13 +3,15 @@
 import asyncio
 import contextlib
 import os
+import select
 import signal
 import time
 
 import pytest
-from sandbox_helpers import HEALTHY, check_healthy, descendants
+from sandbox_helpers import HEALTHY, check_healthy, descendants, hasty
 
 from spade_jax import config
+from spade_jax.sandbox import instance
 from spade_jax.sandbox.faults import EnvironmentFault, HostFault
 from spade_jax.sandbox.host import EnvironmentHost
 from spade_jax.sandbox.limits import InsufficientTierError, Report
@@ -151,6 +153,8 @@ def test_each_bad_step_is_its_own_fault(sandboxed):
         async def one(name, code, kinds):
             handle = await host.open(bad_step(code))
             await host.reset(handle, 0)
+            if "timeout" in kinds:
+                host._instances[handle].timeout = 0.4
             fault = await fault_of(host.step(handle, "x"))
             assert fault.kind in ((kinds,) if isinstance(kinds, str) else kinds), (name, fault)
             await host.close(handle)
@@ -158,12 +162,13 @@ def test_each_bad_step_is_its_own_fault(sandboxed):
         await asyncio.gather(*(one(name, *case) for name, case in STEPS.items()))
         await check_healthy(host)
 
-    sandboxed(body, step_timeout=6.0)
+    sandboxed(body)
 
 
 HARMLESS = {
-    "prints a gigabyte": "for _ in range(1024): print('x' * 2**20)",
-    "writes to both outputs": "os.write(1, b'x' * 2**20); os.write(2, b'x' * 2**20)",
+    "prints much": "for _ in range(64): print('x' * 2**20)",
+    "prints to both outputs": "print('x' * 2**20); print('x' * 2**20, file=sys.stderr)",
+    "prints a surrogate": "print('\\ud800')",
     "catches signals": "signal.signal(signal.SIGTERM, signal.SIG_IGN)",
     "collects rubbish": "gc.collect(); [id(each) for each in gc.get_objects()]",
     "looks at its environment": "assert not os.environ, os.environ",
@@ -179,7 +184,44 @@ def test_harmless_oddities_are_played(sandboxed):
             await host.close(handle)
         await check_healthy(host)
 
-    sandboxed(body, step_timeout=60.0, cpu_seconds=60)
+    sandboxed(body)
+
+
+def test_the_beginning_of_what_is_printed_is_kept(sandboxed):
+    source = bad_step(
+        "print('said', action); print('wrong', file=sys.stderr)\nos.write(2, b'\\xff raw')\n"
+        "if action == 'crash': os._exit(1)\nif action == 'much': print('x' * 2**20)\n1 / 0"
+    )
+    said = "said {}\nwrong\n\ufffd raw"
+
+    async def body(host):
+        handle = await host.open(source)
+        assert await host.output(handle) == ""
+        assert (await fault_of(host.step(handle, "this"))).output == said.format("this")
+        both = said.format("this") + said.format("much") + "x" * 2**20
+        assert (await fault_of(host.step(handle, "much"))).output == both[:4096]
+        assert (await fault_of(host.step(handle, "more"))).output == both[:4096]
+        assert await host.output(handle) == both[:4096]
+        await host.close(handle)
+        other = await host.open(source)
+        assert (await fault_of(host.step(other, "crash"))).output == said.format("crash")
+        assert (await fault_of(host.step(other, "again"))).output == said.format("crash")
+        await host.close(other)
+
+    sandboxed(body, output_bytes=4096)
+
+
+def test_output_does_not_outlast_its_instance(sandboxed):
+    async def body(host):
+        for _ in range(3):
+            handle = await host.open(bad_step("print('mine')"))
+            await host.step(handle, "x")
+            assert await host.output(handle) == "mine\n"
+            await host.close(handle)
+            with pytest.raises(HostFault, match="no environment is open"):
+                await host.output(handle)
+
+    sandboxed(body)
 
 
 LOADS = {
@@ -203,10 +245,13 @@ def test_each_bad_load_is_its_own_fault(sandboxed):
             fault = await fault_of(host.open(source))
             assert fault.kind in ((kinds,) if isinstance(kinds, str) else kinds), (name, fault)
 
-        await asyncio.gather(*(one(name, *case) for name, case in LOADS.items()))
+        slow = {name for name, (_, kinds) in LOADS.items() if kinds == "timeout"}
+        await asyncio.gather(*(one(name, *LOADS[name]) for name in set(LOADS) - slow))
+        with hasty(host):
+            await asyncio.gather(*(one(name, *LOADS[name]) for name in slow))
         await check_healthy(host)
 
-    sandboxed(body, open_timeout=2.0)
+    sandboxed(body)
 
 
 def test_reasons_name_type_message_and_line(sandboxed):
@@ -295,13 +340,34 @@ def test_an_answer_that_lies_ready_is_in_time(sandboxed):
 
     async def body(host):
         handle = await host.open(HEALTHY)
+        child = host._instances[handle]
+        child.timeout = 0.01
         call = asyncio.create_task(host.reset(handle, 3))
         await asyncio.sleep(0)
-        time.sleep(1.0)
+        assert select.select([child._stream], [], [], 60)[0]
+        time.sleep(0.02)
         assert (await call).startswith("seed 3")
         await host.close(handle)
 
-    sandboxed(body, step_timeout=0.5)
+    sandboxed(body)
+
+
+def test_a_zygote_that_makes_no_process_in_time_is_a_host_fault(sandboxed, monkeypatch):
+    monkeypatch.setattr(instance, "FORK_SECONDS", 0.1)
+
+    async def body(host):
+        for pid in descendants():
+            os.kill(pid, signal.SIGSTOP)
+        opening = asyncio.create_task(host.open(HEALTHY))
+        await asyncio.sleep(0.2)
+        for pid in descendants():
+            os.kill(pid, signal.SIGCONT)
+        with pytest.raises(HostFault, match="the zygote made no process"):
+            await opening
+        monkeypatch.undo()
+        await check_healthy(host)
+
+    sandboxed(body)
 
 
 def test_processor_time_is_limited_over_all_calls(sandboxed):
@@ -417,4 +483,4 @@ def test_the_minimum_tier_is_enforced():
 def test_the_report_names_what_is_missing_and_the_remedy():
     report = Report({"no_new_privileges": "", "seccomp": "no filter for this machine"})
     assert report.tier == 0
-    assert "missing seccomp: no filter for this machine; to get it: a Linux kernel" in str(report)
+    assert "missing seccomp: no filter for this machine\n    Docker  Linux with" in str(report)

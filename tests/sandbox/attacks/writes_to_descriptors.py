@@ -1,5 +1,5 @@
 # Kind: output
-# Outcome: harmless
+# Outcome: raised Resource
 import os
 
 
