@@ -8,14 +8,13 @@ sees only those. An unknown key, a wrong type or an impossible combination is a
 """
 
 import dataclasses
-import difflib
-import math
 from collections.abc import Mapping
 from typing import Any
 
 import ml_collections
 
-from spade_jax import config_tree
+from spade_jax import config_rules, config_tree
+from spade_jax.config_rules import GAME_SKILLS as GAME_SKILLS
 from spade_jax.config_tree import ConfigError as ConfigError
 from spade_jax.config_tree import differences as differences
 
@@ -26,94 +25,6 @@ def setting(default: Any, meaning: str) -> Any:
     if isinstance(default, dict):
         return dataclasses.field(default_factory=lambda: dict(default), metadata=metadata)
     return dataclasses.field(default=default, metadata=metadata)
-
-
-GAME_SKILLS = (
-    "Mathematical Reasoning",
-    "Logical Deduction",
-    "Spatial Reasoning",
-    "Pattern Recognition",
-    "Optimization",
-    "Causal Inference",
-)
-
-
-REWARD_KINDS = (
-    "blend",
-    "solve_rate",
-    "regret",
-    "learning_potential",
-    "late_gain",
-    "trend_gain",
-)
-
-
-POSITIVE = (
-    "iterations",
-    "schedule.k",
-    "schedule.delay",
-    "schedule.slots",
-    "schedule.plain_plays",
-    "designer.attempts",
-    "designer.max_tokens",
-    "agent.max_tokens",
-    "agent.max_turns",
-    "hints.max_tokens",
-    "sampler.slots",
-    "sampler.context",
-    "sampler.cache_mb",
-    "sampler.prefill_chunk",
-    "sampler.decode_steps",
-    "learner.rows",
-    "learner.row_length",
-    "agent.max_episode_tokens",
-    "validation.seeds",
-    "validation.random_episodes",
-    "sandbox.memory_mb",
-    "sandbox.cpu_seconds",
-    "sandbox.message_bytes",
-    "sandbox.instances",
-    "sandbox.output_bytes",
-    "warm_start.steps",
-    "warm_start.batch_tokens",
-    "checkpoint.every",
-    "checkpoint.keep",
-)
-NOT_NEGATIVE = (
-    "checkpoint.keep_every",
-    "schedule.hinted_plays",
-    "schedule.instances",
-    "hints.placebo",
-    "memory.capacity",
-    "sandbox.folder_mb",
-    "memory.exemplars",
-    "memory.avoid",
-    "designer.top_k",
-    "agent.top_k",
-    "hints.top_k",
-    "hints.temperature",
-    "learner.weight_decay",
-    "learner.kl_coefficient",
-    "learner.entropy_coefficient",
-    "rewards.regret_weight",
-    "rewards.anchor_weight",
-    "rewards.variance_weight",
-)
-ABOVE_ZERO = (
-    "rewards.regret_scale",
-    "rewards.anchor_ramp",
-    "rewards.scale_cap",
-    "designer.deadline",
-    "designer.top_p",
-    "agent.top_p",
-    "hints.top_p",
-    "sandbox.open_timeout",
-    "sandbox.step_timeout",
-    "learner.learning_rate",
-    "learner.clip_norm",
-    "learner.importance_cap",
-    "warm_start.learning_rate",
-)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -412,113 +323,10 @@ def from_config_dict(values: Mapping | ml_collections.ConfigDict) -> Config:
     if isinstance(values, ml_collections.ConfigDict):
         values = values.to_dict()
     config = config_tree.build(Config, values)
-    _check(config)
+    config_rules.check(config)
     return config
 
 
 def require_known(name: str) -> None:
     """Raises ConfigError, with the nearest name, if there is no setting or section ``name``."""
     config_tree.require_known(name, Config)
-
-
-def _check(config: Config) -> None:
-    def require(condition: bool, name: str, reason: str) -> None:
-        if not condition:
-            raise ConfigError(f"config.{name}: {reason}")
-
-    def one_of(name: str, value: str, allowed: tuple[str, ...]) -> None:
-        near = difflib.get_close_matches(value, allowed, n=1, cutoff=0.0)[0]
-        require(
-            value in allowed,
-            name,
-            f"{value!r} is not one of {', '.join(allowed)}; did you mean {near}?",
-        )
-
-    schedule, learner = config.schedule, config.learner
-    one_of("setting", config.setting, ("games",))
-    one_of("designer.difficulty", config.designer.difficulty, ("easy", "medium", "hard"))
-    one_of("designer.prompts", config.designer.prompts, ("full", "small"))
-    one_of("sampler.kind", config.sampler.kind, ("native",))
-    one_of("model.attention", config.model.attention, ("xla",))
-    one_of("model.experts", config.model.experts, ("ragged_dot", "gmm", "blocks"))
-    one_of("model.parameter_dtype", config.model.parameter_dtype, ("float32", "bfloat16"))
-    one_of("model.compute_dtype", config.model.compute_dtype, ("float32", "bfloat16"))
-    one_of("trackers.wandb_mode", config.trackers.wandb_mode, ("offline", "online"))
-    one_of("learner.role_weighting", learner.role_weighting, ("paper", "balanced"))
-    one_of("rewards.kind", config.rewards.kind, REWARD_KINDS)
-    one_of("hints.author", config.hints.author, ("policy", "environment", "endpoint"))
-    one_of("validation.preset", config.validation.preset, ("full", "published"))
-    for skill in schedule.skills:
-        one_of("schedule.skills", skill, GAME_SKILLS)
-
-    def value_of(name: str) -> Any:
-        value: Any = config
-        for part in name.split("."):
-            value = getattr(value, part)
-        return value
-
-    for name in POSITIVE:
-        require(value_of(name) >= 1, name, f"must be at least 1, got {value_of(name)}")
-    for name in NOT_NEGATIVE:
-        require(value_of(name) >= 0, name, f"must not be negative, got {value_of(name)}")
-    for name in ABOVE_ZERO:
-        value = value_of(name)
-        require(0 < value < math.inf, name, f"must be above 0 and finite, got {value}")
-    for axis, devices in dataclasses.asdict(config.mesh).items():
-        require(devices == 1, f"mesh.{axis}", "train runs on one device yet; set it to 1")
-    require(
-        config.hints.max_tokens < config.sampler.context,
-        "hints.max_tokens",
-        f"{config.hints.max_tokens} leaves no room for a source in sampler.context",
-    )
-    if config.hints.author == "environment":
-        require(
-            config.designer.prompts == "full",
-            "hints.author",
-            "'environment' needs designer.prompts = 'full': only they ask programs for a hint",
-        )
-    if config.hints.author == "endpoint":
-        for name, value in (
-            ("hints.endpoint", config.hints.endpoint),
-            ("hints.endpoint_model", config.hints.endpoint_model),
-        ):
-            require(bool(value), name, "must be set for hints.author = 'endpoint'")
-    rewards = config.rewards
-    require(
-        0 < rewards.slow_rate < rewards.fast_rate <= 1,
-        "rewards.slow_rate",
-        f"{rewards.slow_rate} must be above 0 and below rewards.fast_rate = {rewards.fast_rate} "
-        "<= 1",
-    )
-    require(len(schedule.skills) > 0, "schedule.skills", "must name at least one skill")
-    active = schedule.active_skills or len(schedule.skills)
-    require(
-        0 < active <= len(schedule.skills),
-        "schedule.active_skills",
-        f"{active} of {len(schedule.skills)} skills cannot be active",
-    )
-    require(
-        schedule.delay >= schedule.k,
-        "schedule.delay",
-        f"{schedule.delay} is less than schedule.k = {schedule.k}: the designer would be trained "
-        "before its environments have been played; set it to schedule.k or more",
-    )
-    require(
-        config.agent.max_episode_tokens <= config.sampler.context,
-        "agent.max_episode_tokens",
-        f"{config.agent.max_episode_tokens} exceeds sampler.context = {config.sampler.context}",
-    )
-    require(
-        config.sampler.context <= learner.row_length,
-        "learner.row_length",
-        f"{learner.row_length} is less than sampler.context = {config.sampler.context}: a sampled "
-        "trajectory might not fit a row; raise it or lower the context",
-    )
-    require(
-        config.designer.max_tokens < config.sampler.context,
-        "designer.max_tokens",
-        f"{config.designer.max_tokens} leaves no room for a prompt in sampler.context = "
-        f"{config.sampler.context}",
-    )
-    for name, role in (("designer", config.designer), ("agent", config.agent)):
-        require(role.temperature > 0, f"{name}.temperature", "must be above 0 to explore")

@@ -1,0 +1,210 @@
+"""Which values of a :class:`spade_jax.config.Config` are possible, alone and together."""
+
+import dataclasses
+import difflib
+import math
+from typing import Any
+
+from spade_jax.config_tree import ConfigError
+
+GAME_SKILLS = (
+    "Mathematical Reasoning",
+    "Logical Deduction",
+    "Spatial Reasoning",
+    "Pattern Recognition",
+    "Optimization",
+    "Causal Inference",
+)
+DTYPES = ("float32", "bfloat16")
+CHOICES = {
+    "setting": ("games",),
+    "model.attention": ("xla",),
+    "model.experts": ("ragged_dot", "gmm", "blocks"),
+    "model.parameter_dtype": DTYPES,
+    "model.compute_dtype": DTYPES,
+    "schedule.skills": GAME_SKILLS,
+    "designer.difficulty": ("easy", "medium", "hard"),
+    "designer.prompts": ("full", "small"),
+    "hints.author": ("policy", "environment", "endpoint"),
+    "rewards.kind": (
+        "blend",
+        "solve_rate",
+        "regret",
+        "learning_potential",
+        "late_gain",
+        "trend_gain",
+    ),
+    "validation.preset": ("full", "published"),
+    "sampler.kind": ("native",),
+    "learner.role_weighting": ("paper", "balanced"),
+    "trackers.wandb_mode": ("offline", "online"),
+}
+"""Words that a setting, or each part of one that is a tuple, may be."""
+POSITIVE = (
+    "iterations",
+    "schedule.k",
+    "schedule.delay",
+    "schedule.slots",
+    "schedule.plain_plays",
+    "designer.attempts",
+    "designer.max_tokens",
+    "agent.max_tokens",
+    "agent.max_turns",
+    "hints.max_tokens",
+    "sampler.slots",
+    "sampler.context",
+    "sampler.cache_mb",
+    "sampler.prefill_chunk",
+    "sampler.decode_steps",
+    "learner.rows",
+    "learner.row_length",
+    "agent.max_episode_tokens",
+    "validation.seeds",
+    "validation.random_episodes",
+    "sandbox.memory_mb",
+    "sandbox.cpu_seconds",
+    "sandbox.message_bytes",
+    "sandbox.instances",
+    "sandbox.output_bytes",
+    "warm_start.steps",
+    "warm_start.batch_tokens",
+    "checkpoint.every",
+    "checkpoint.keep",
+)
+NOT_NEGATIVE = (
+    "checkpoint.keep_every",
+    "schedule.hinted_plays",
+    "schedule.instances",
+    "hints.placebo",
+    "memory.capacity",
+    "sandbox.folder_mb",
+    "memory.exemplars",
+    "memory.avoid",
+    "designer.top_k",
+    "agent.top_k",
+    "hints.top_k",
+    "hints.temperature",
+    "learner.weight_decay",
+    "learner.kl_coefficient",
+    "learner.entropy_coefficient",
+    "rewards.regret_weight",
+    "rewards.anchor_weight",
+    "rewards.variance_weight",
+)
+ABOVE_ZERO = (
+    "rewards.regret_scale",
+    "rewards.anchor_ramp",
+    "rewards.scale_cap",
+    "designer.deadline",
+    "designer.top_p",
+    "agent.top_p",
+    "hints.top_p",
+    "sandbox.open_timeout",
+    "sandbox.step_timeout",
+    "learner.learning_rate",
+    "learner.clip_norm",
+    "learner.importance_cap",
+    "warm_start.learning_rate",
+)
+
+
+def check(config: Any) -> None:
+    """Raises ConfigError for a value out of its range or settings that cannot work together."""
+    _check_values(config)
+    _check_hints(config)
+    _check_schedule(config)
+    _check_lengths(config)
+    for axis, devices in dataclasses.asdict(config.mesh).items():
+        _require(devices == 1, f"mesh.{axis}", "train runs on one device yet; set it to 1")
+
+
+def _require(condition: bool, name: str, reason: str) -> None:
+    if not condition:
+        raise ConfigError(f"config.{name}: {reason}")
+
+
+def _check_values(config: Any) -> None:
+    def value_of(name: str) -> Any:
+        value: Any = config
+        for part in name.split("."):
+            value = getattr(value, part)
+        return value
+
+    for name, allowed in CHOICES.items():
+        chosen = value_of(name)
+        for word in chosen if isinstance(chosen, tuple) else (chosen,):
+            near = difflib.get_close_matches(word, allowed, n=1, cutoff=0.0)[0]
+            reason = f"{word!r} is not one of {', '.join(allowed)}; did you mean {near}?"
+            _require(word in allowed, name, reason)
+    for name in POSITIVE:
+        _require(value_of(name) >= 1, name, f"must be at least 1, got {value_of(name)}")
+    for name in NOT_NEGATIVE:
+        _require(value_of(name) >= 0, name, f"must not be negative, got {value_of(name)}")
+    for name in ABOVE_ZERO:
+        value = value_of(name)
+        _require(0 < value < math.inf, name, f"must be above 0 and finite, got {value}")
+
+
+def _check_hints(config: Any) -> None:
+    hints = config.hints
+    if hints.author == "environment":
+        _require(
+            config.designer.prompts == "full",
+            "hints.author",
+            "'environment' needs designer.prompts = 'full': only they ask programs for a hint",
+        )
+    if hints.author == "endpoint":
+        for name, value in (
+            ("hints.endpoint", hints.endpoint),
+            ("hints.endpoint_model", hints.endpoint_model),
+        ):
+            _require(bool(value), name, "must be set for hints.author = 'endpoint'")
+
+
+def _check_schedule(config: Any) -> None:
+    schedule, rewards = config.schedule, config.rewards
+    _require(len(schedule.skills) > 0, "schedule.skills", "must name at least one skill")
+    active = schedule.active_skills or len(schedule.skills)
+    _require(
+        0 < active <= len(schedule.skills),
+        "schedule.active_skills",
+        f"{active} of {len(schedule.skills)} skills cannot be active",
+    )
+    _require(
+        schedule.delay >= schedule.k,
+        "schedule.delay",
+        f"{schedule.delay} is less than schedule.k = {schedule.k}: the designer would be trained "
+        "before its environments have been played; set it to schedule.k or more",
+    )
+    _require(
+        0 < rewards.slow_rate < rewards.fast_rate <= 1,
+        "rewards.slow_rate",
+        f"{rewards.slow_rate} must be above 0 and below rewards.fast_rate = {rewards.fast_rate} "
+        "<= 1",
+    )
+    for name, role in (("designer", config.designer), ("agent", config.agent)):
+        _require(role.temperature > 0, f"{name}.temperature", "must be above 0 to explore")
+
+
+def _check_lengths(config: Any) -> None:
+    context, row_length = config.sampler.context, config.learner.row_length
+    _require(
+        config.agent.max_episode_tokens <= context,
+        "agent.max_episode_tokens",
+        f"{config.agent.max_episode_tokens} exceeds sampler.context = {context}",
+    )
+    _require(
+        context <= row_length,
+        "learner.row_length",
+        f"{row_length} is less than sampler.context = {context}: a sampled trajectory might not "
+        "fit a row; raise it or lower the context",
+    )
+    for name, limit, what in (
+        ("designer.max_tokens", config.designer.max_tokens, "prompt"),
+        ("hints.max_tokens", config.hints.max_tokens, "source"),
+    ):
+        _require(
+            limit < context,
+            name,
+            f"{limit} leaves no room for a {what} in sampler.context = {context}",
+        )
