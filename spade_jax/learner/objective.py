@@ -7,20 +7,19 @@ import jax
 from flax import nnx
 
 from spade_jax.learner import loss
-from spade_jax.learner.logprobs import target_logp
+from spade_jax.learner.logprobs import Shards, target_logp
 from spade_jax.learner.packing import Batch
-from spade_jax.models import sharding
 
 
 @dataclasses.dataclass(frozen=True)
 class Supervised:
     """Loss of one micro-batch as a function of parameters; equal ones share compiled code.
 
-    ``graph`` is the model's static half; ``shards`` the blocks of rows that devices hold.
+    ``graph`` is the model's static half; ``shards`` the blocks of arrays that devices hold.
     """
 
     graph: Any
-    shards: int
+    shards: Shards
 
     def __call__(
         self, params: Any, reference: Any, batch: Batch
@@ -33,8 +32,7 @@ class Supervised:
         """Log-probs and entropies of the weighted predictions, float32 [b, t]."""
         model = nnx.merge(self.graph, params)
         h_btd = model.hidden(batch.token_bt, batch.position_bt, batch.segment_bt)
-        # Gathered over fsdp once, not once a chunk.
-        w_vd = sharding.constrain(model.head().astype(h_btd.dtype), "vocabulary", None)
+        w_vd = model.head().astype(h_btd.dtype)
         needed_bt = batch.loss_weight_bt > 0
         return target_logp(
             h_btd, w_vd, batch.target_bt, batch.temperature_bt, needed_bt, self.shards

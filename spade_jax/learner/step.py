@@ -3,7 +3,6 @@
 import contextlib
 import dataclasses
 import functools
-import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -15,10 +14,11 @@ from flax import nnx
 
 from spade_jax import config
 from spade_jax.learner import optimizer
+from spade_jax.learner.logprobs import Shards
 from spade_jax.learner.loss import PolicyLoss
 from spade_jax.learner.metrics import policy_metrics
 from spade_jax.learner.objective import Policy, Supervised
-from spade_jax.learner.packing import Batch, Trajectory, pack
+from spade_jax.learner.packing import Batch, Trajectory, pack, row_lengths
 from spade_jax.models import sharding
 from spade_jax.models.transformer import Transformer
 
@@ -46,7 +46,7 @@ class Learner:
     ) -> None:
         self._settings, self._names = settings, tuple(group_names)
         graph, params = nnx.split(model)
-        self._batch_sharding, shards = _spread_rows(mesh, settings.rows)
+        self._batch_sharding, shards = _spread(mesh, settings)
         self._supervised = Supervised(graph, shards)
         self._policy = Policy(graph, shards, PolicyLoss.of(settings))
         self._mesh = mesh
@@ -202,20 +202,25 @@ def _zeros(params: Any) -> Any:
     return jax.tree.map(lambda p: jnp.zeros_like(p, jnp.float32), params)
 
 
-def _spread_rows(
-    mesh: jax.sharding.Mesh | None, rows: int
-) -> tuple[jax.sharding.Sharding | None, int]:
-    """Sharding of a batch and the number of blocks its rows are in."""
+def _spread(
+    mesh: jax.sharding.Mesh | None, settings: config.Learner
+) -> tuple[jax.sharding.Sharding | None, Shards]:
+    """Sharding of a batch, and the blocks in which devices hold it and the vocabulary."""
     if mesh is None:
-        return None, 1
-    spec = sharding.spec("batch", "length")
-    shards = math.prod(mesh.shape[axis] for axis in spec[0])
-    if rows % shards:
+        return None, Shards()
+    shards = Shards(*(sharding.ways(mesh, axis) for axis in ("batch", "length", "vocabulary")))
+    if settings.rows % shards.rows:
         raise ValueError(
-            f"learner.rows = {rows} cannot be spread over the {shards} devices of mesh axes "
-            f"{', '.join(spec[0])}; make it a multiple"
+            f"learner.rows = {settings.rows} cannot be spread over the {shards.rows} devices of "
+            f"mesh axes {', '.join(sharding.RULES['batch'] or ())}; make it a multiple"
         )
-    return jax.sharding.NamedSharding(mesh, spec), shards
+    shortest = row_lengths(settings.row_length)[-1]
+    if shortest % shards.length:
+        raise ValueError(
+            f"learner.row_length = {settings.row_length} gives rows of {shortest}, which do not "
+            f"divide over mesh.context = {shards.length}; make it a multiple"
+        )
+    return jax.sharding.NamedSharding(mesh, sharding.spec("batch", "length")), shards
 
 
 def _untrained(trajectory: Trajectory) -> Trajectory:

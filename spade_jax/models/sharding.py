@@ -24,6 +24,7 @@ RULES: dict[str, str | tuple[str, ...] | None] = {
     # activations
     "batch": ("data", "fsdp", "expert"),
     "length": "context",
+    "prediction": ("data", "fsdp", "expert", "context"),  # rows and lengths, flattened
 }
 
 
@@ -47,6 +48,12 @@ def make_mesh(settings: settings_.Mesh, devices: Any = None) -> Mesh:
 def spec(*logical: str | None) -> PartitionSpec:
     """The partition of an array with these logical axes; None is an unsplit axis."""
     return PartitionSpec(*(RULES[axis] if axis is not None else None for axis in logical))
+
+
+def ways(mesh: Mesh, logical: str) -> int:
+    """Number of parts into which ``mesh`` splits a logical axis."""
+    rule = RULES[logical] or ()
+    return math.prod(mesh.shape[axis] for axis in ((rule,) if isinstance(rule, str) else rule))
 
 
 def shardings(params: nnx.State, mesh: Mesh) -> Any:
