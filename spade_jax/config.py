@@ -55,7 +55,13 @@ POSITIVE = (
     "sampler.cache_mb",
     "sampler.prefill_chunk",
     "sampler.decode_steps",
+    "mesh.data",
+    "mesh.fsdp",
+    "mesh.expert",
+    "mesh.context",
+    "mesh.tensor",
     "learner.rows",
+    "learner.steps",
     "learner.row_length",
     "agent.max_episode_tokens",
     "validation.seeds",
@@ -114,7 +120,7 @@ class Model:
     )
     parameter_dtype: str = setting("float32", "dtype in which weights are held")
     compute_dtype: str = setting("float32", "dtype of matrix products outside the float32 islands")
-    attention: str = setting("xla", "training attention kernel: 'xla'")
+    attention: str = setting("xla", "training attention kernel: 'xla' or 'splash' (TPU)")
     experts: str = setting(
         "ragged_dot",
         "grouped matmul of the experts: 'ragged_dot', 'gmm' (TPU) or 'blocks' (few experts on CPU)",
@@ -258,6 +264,13 @@ class Learner:
     importance_cap: float = setting(2.0, "cap of the token-level importance weight")
     kl_coefficient: float = setting(0.0, "weight of the k3 KL to the initial policy; 0 = no pass")
     entropy_coefficient: float = setting(0.0, "weight of the entropy bonus")
+    steps: int = setting(
+        1, "optimizer steps on a batch; above 1, the old policy's log-probs cost one more pass"
+    )
+    moments_dtype: str = setting("float32", "dtype in which AdamW's moments rest")
+    offload: bool = setting(
+        False, "keep AdamW's moments and the KL reference in pinned host memory between uses"
+    )
     row_length: int = setting(32768, "tokens of a packed row")
     rows: int = setting(8, "packed rows of one micro-batch")
     remat: bool = setting(True, "recompute layers in the backward pass")
@@ -409,10 +422,11 @@ def _check(config: Config) -> None:
     one_of("designer.difficulty", config.designer.difficulty, ("easy", "medium", "hard"))
     one_of("designer.prompts", config.designer.prompts, ("full", "small"))
     one_of("sampler.kind", config.sampler.kind, ("native",))
-    one_of("model.attention", config.model.attention, ("xla",))
+    one_of("model.attention", config.model.attention, ("xla", "splash"))
     one_of("model.experts", config.model.experts, ("ragged_dot", "gmm", "blocks"))
     one_of("model.parameter_dtype", config.model.parameter_dtype, ("float32", "bfloat16"))
     one_of("model.compute_dtype", config.model.compute_dtype, ("float32", "bfloat16"))
+    one_of("learner.moments_dtype", learner.moments_dtype, ("float32", "bfloat16"))
     one_of("learner.role_weighting", learner.role_weighting, ("paper", "balanced"))
     for skill in schedule.skills:
         one_of("schedule.skills", skill, GAME_SKILLS)
@@ -430,8 +444,6 @@ def _check(config: Config) -> None:
     for name in ABOVE_ZERO:
         value = value_of(name)
         require(0 < value < math.inf, name, f"must be above 0 and finite, got {value}")
-    for axis, devices in dataclasses.asdict(config.mesh).items():
-        require(devices == 1, f"mesh.{axis}", "train runs on one device yet; set it to 1")
     require(
         config.hints.max_tokens < config.sampler.context,
         "hints.max_tokens",

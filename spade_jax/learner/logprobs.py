@@ -198,9 +198,7 @@ def _shifted(old: jax.Array, new: jax.Array, sum_e: jax.Array, sum_ez: jax.Array
 def _backward(chunk: int, saved, cotangents):
     """With p = softmax(z): d logp / dz = onehot - p and d entropy / dz = -p (log p + entropy)."""
     inputs, entropy_sn, lse_sn = saved
-    d_logp_sn, d_entropy_sn = (
-        jnp.take_along_axis(x, inputs.order_sn, axis=1) for x in cotangents
-    )
+    d_logp_sn, d_entropy_sn = (jnp.take_along_axis(x, inputs.order_sn, axis=1) for x in cotangents)
     parts, blocks, words, d = inputs.w_pjvd.shape
     dtype = inputs.h_snd.dtype
     chunks = -(-inputs.count_s.max() // chunk)
@@ -229,7 +227,9 @@ def _backward(chunk: int, saved, cotangents):
             dz_pscv = dz_pscv.astype(dtype)
             product = functools.partial(jnp.einsum, preferred_element_type=jnp.float32)
             dh_pscd = here(dh_psnd, axis=2) + product("pscv,pvd->pscd", dz_pscv, w_pvd)
-            dh_psnd = jax.lax.dynamic_update_slice_in_dim(dh_psnd, dh_pscd.astype(dtype), i * chunk, axis=2)
+            dh_psnd = jax.lax.dynamic_update_slice_in_dim(
+                dh_psnd, dh_pscd.astype(dtype), i * chunk, axis=2
+            )
             return dh_psnd, dw_psvd + product("pscv,scd->psvd", dz_pscv, h_scd)
 
         dh_psnd, dw_pjvd = grads

@@ -41,7 +41,8 @@ class Supervised:
 
 @dataclasses.dataclass(frozen=True)
 class Policy(Supervised):
-    """The policy objective; outputs are also per-token ``logp``, ``entropy`` and perhaps ``kl``."""
+    """The policy objective. Outputs are also, per token, ``logp`` and ``entropy``, ``kl`` if there
+    is a reference, and ``clipped`` if the batch has old log-probs."""
 
     loss: loss.PolicyLoss
 
@@ -54,6 +55,10 @@ class Policy(Supervised):
         if reference is not None:
             reference_logp_bt, _ = self.logp(reference, batch)
             output["kl"] = loss.k3(logp_bt, reference_logp_bt)
-        old_logp_bt = jax.lax.stop_gradient(logp_bt)
+        old_logp_bt = batch.old_logp_bt
+        if old_logp_bt is None:
+            old_logp_bt = jax.lax.stop_gradient(logp_bt)
+        else:
+            output["clipped"] = self.loss.clipped(logp_bt, old_logp_bt, batch)
         value = self.loss(logp_bt, old_logp_bt, entropy_bt, reference_logp_bt, batch)
         return value, output | {"loss": value}

@@ -71,6 +71,22 @@ def shardings(params: nnx.State, mesh: Mesh) -> Any:
     return nnx.from_flat_state(flat)
 
 
+def place(tree: Any) -> Any:
+    """``tree`` of parameters, gradients or moments, each laid out on the mesh of ``jax.set_mesh``
+    as its parameter is; as it is where none is set."""
+
+    def placed(variable: Any) -> Any:
+        axes = variable.get_metadata("axes")
+        return variable.replace(constrain(variable.get_value(), *axes))
+
+    return jax.tree.map(placed, tree, is_leaf=lambda x: isinstance(x, nnx.Variable))
+
+
+def replicate(tree: Any) -> Any:
+    """Every array whole on every device of the mesh of ``jax.set_mesh``."""
+    return jax.tree.map(lambda x: constrain(x, *[None] * x.ndim), tree)
+
+
 def constrain(x: jax.Array, *logical: str | None) -> jax.Array:
     """Places an activation on the mesh of ``jax.set_mesh``; as it is where none is set."""
     if jax.sharding.get_abstract_mesh().empty:
