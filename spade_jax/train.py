@@ -23,6 +23,7 @@ from spade_jax.data import corpus as corpora
 from spade_jax.environments import validation
 from spade_jax.learner.checkpoint import CheckpointError, Checkpoints
 from spade_jax.learner.step import Learner
+from spade_jax.models import sharding
 from spade_jax.models.config import ModelError
 from spade_jax.progress import RunProgress
 from spade_jax.sampling.interface import Sampler
@@ -56,11 +57,12 @@ async def train(settings: config.Config, workdir: Path, console: Console) -> Non
 
 
 async def _train(settings: config.Config, workdir: Path, console: Console) -> None:
+    mesh = sharding.make_mesh(settings.mesh) if settings.mesh != config.Mesh() else None
     with RunProgress("warm start", 1, console=console) as progress:
-        model, tokenizer = policy.prepare(settings, workdir, progress)
+        model, tokenizer = policy.prepare(settings, workdir, progress, mesh)
         progress.step("the initial policy is ready")
     renderer = Renderer(tokenizer)
-    learner = Learner(model, settings.learner, ROLES)
+    learner = Learner(model, settings.learner, ROLES, mesh)
     corpus = corpora.load(settings.corpus.source, settings.seed) if settings.corpus.source else None
     state = State.fresh(settings.memory)
     records = Records(workdir)
