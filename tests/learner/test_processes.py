@@ -39,22 +39,22 @@ for sizes in (None, {"fsdp": 2, "context": 2}):
         mean = multihost_utils.process_allgather(mean, tiled=True)
     mean = {name: x.tolist() for name, x in to_torch_layout(mean).items()}
     results.append([metrics, mean, sorted(devices)])
-json.dump(results, sys.stdout)
+with open(sys.argv[3], "w") as file:
+    json.dump(results, file)
 """
 
 
 @pytest.fixture(scope="module")
-def results(request):
+def results(request, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("processes")
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{probe.getsockname()[1]}"
     script = f"import sys; sys.path.insert(0, {str(request.path.parent)!r})\n{SCRIPT}"
     running = [
         subprocess.Popen(
-            [sys.executable, "-c", script, str(index), address],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
+            [sys.executable, "-c", script, str(index), address, str(folder / f"{index}.json")],
+            stderr=(folder / f"{index}.log").open("w"),
             env={
                 **os.environ,
                 "JAX_PLATFORMS": "cpu",
@@ -63,10 +63,9 @@ def results(request):
         )
         for index in range(2)
     ]
-    done = [process.communicate() for process in running]
-    for process, (_, errors) in zip(running, done, strict=True):
-        assert process.returncode == 0, errors[-3000:]
-    return [json.loads(output) for output, _ in done]
+    for index, process in enumerate(running):
+        assert process.wait() == 0, (folder / f"{index}.log").read_text()[-3000:]
+    return [json.loads((folder / f"{index}.json").read_text()) for index in range(2)]
 
 
 def test_both_processes_see_the_same_update(results):
