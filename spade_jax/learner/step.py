@@ -198,7 +198,9 @@ class Learner:
 
     def _move(self, grads: Any, learning_rate: float) -> jax.Array:
         """Makes the optimizer step; the norm of ``grads``."""
-        everywhere = self._mesh and jax.sharding.NamedSharding(self._mesh, PartitionSpec())
+        everywhere = None
+        if self._mesh is not None:
+            everywhere = jax.sharding.NamedSharding(self._mesh, PartitionSpec())
         rate = jax.device_put(np.float32(learning_rate), everywhere)
         self.params, self._optimizer, norm = _apply(
             self._settings, self.params, self._optimizer, grads, rate
