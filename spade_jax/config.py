@@ -40,7 +40,7 @@ class Model:
     )
     parameter_dtype: str = setting("float32", "dtype in which weights are held")
     compute_dtype: str = setting("float32", "dtype of matrix products outside the float32 islands")
-    attention: str = setting("xla", "training attention kernel: 'xla'")
+    attention: str = setting("xla", "training attention kernel: 'xla' or 'splash' (TPU)")
     thinking: bool = setting(
         False, "have chat templates that offer it (Qwen3) open every reply with thinking"
     )
@@ -245,6 +245,13 @@ class Learner:
     importance_cap: float = setting(2.0, "cap of the token-level importance weight")
     kl_coefficient: float = setting(0.0, "weight of the k3 KL to the initial policy; 0 = no pass")
     entropy_coefficient: float = setting(0.0, "weight of the entropy bonus")
+    steps: int = setting(
+        1, "optimizer steps on a batch; above 1, the old policy's log-probs cost one more pass"
+    )
+    moments_dtype: str = setting("float32", "dtype in which AdamW's moments rest")
+    offload: bool = setting(
+        False, "keep AdamW's moments and the KL reference in pinned host memory between uses"
+    )
     row_length: int = setting(32768, "tokens of a packed row")
     rows: int = setting(8, "packed rows of one micro-batch")
     remat: bool = setting(True, "recompute layers in the backward pass")

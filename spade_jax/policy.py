@@ -3,6 +3,7 @@
 import dataclasses
 from pathlib import Path
 
+import jax
 from transformers import PreTrainedTokenizerFast
 
 from spade_jax import config
@@ -16,21 +17,26 @@ INITIAL = "initial"
 
 
 def prepare(
-    settings: config.Config, workdir: Path, progress: RunProgress
+    settings: config.Config,
+    workdir: Path,
+    progress: RunProgress,
+    mesh: jax.sharding.Mesh | None = None,
 ) -> tuple[Transformer, PreTrainedTokenizerFast]:
     """The initial policy; taught first, if the config says so and nobody has done it before."""
     initial = workdir / INITIAL
     if settings.warm_start.enabled and not initial.exists():
         stage.taught(settings, initial, progress)
-    return load(settings, workdir)
+    return load(settings, workdir, mesh)
 
 
-def load(settings: config.Config, workdir: Path) -> tuple[Transformer, PreTrainedTokenizerFast]:
-    """Architecture, initial weights and tokenizer of the run in ``workdir``."""
+def load(
+    settings: config.Config, workdir: Path, mesh: jax.sharding.Mesh | None = None
+) -> tuple[Transformer, PreTrainedTokenizerFast]:
+    """Architecture, initial weights (laid out on ``mesh``) and tokenizer of a run."""
     model = settings.model
     if (workdir / INITIAL).exists():
         model = dataclasses.replace(model, source=str(workdir / INITIAL))
-    transformer, tokenizer = loading.load(model, settings.seed)
+    transformer, tokenizer = loading.load(model, settings.seed, mesh)
     if tokenizer is None:
         raise config.ConfigError(
             f"config.model.tokenizer: nothing is set and {model.source!r} comes without one; "

@@ -25,6 +25,7 @@ from spade_jax.data import corpus as corpora
 from spade_jax.environments import validation
 from spade_jax.learner.checkpoint import CheckpointError, Checkpoints
 from spade_jax.learner.step import Learner
+from spade_jax.models import sharding
 from spade_jax.models.config import ModelError
 from spade_jax.progress import RunProgress
 from spade_jax.sampling.interface import Sampler
@@ -82,11 +83,12 @@ async def train(
 
 
 async def _train(settings: config.Config, workdir: Path, console: Console) -> None:
+    mesh = sharding.make_mesh(settings.mesh) if settings.mesh != config.Mesh() else None
     with RunProgress("warm start", 1, console=console) as progress:
-        model, tokenizer = policy.prepare(settings, workdir, progress)
+        model, tokenizer = policy.prepare(settings, workdir, progress, mesh)
         progress.step("the initial policy is ready")
     renderer = Renderer(tokenizer, template_options={"enable_thinking": settings.model.thinking})
-    learner = Learner(model, settings.learner, ROLES)
+    learner = Learner(model, settings.learner, ROLES, mesh)
     corpus = _corpus(settings)
     records = Records(workdir)
     if corpus is not None:

@@ -1,6 +1,10 @@
 """Shared by all tests: a small tokenizer and a sampler that says what it is told."""
 
 import contextlib
+import os
+
+# The extra `test` brings libtpu, to compile with; without this jax would look for a TPU.
+os.environ.setdefault("JAX_PLATFORMS", "cpu")
 
 import hypothesis
 import pytest

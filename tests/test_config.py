@@ -44,7 +44,7 @@ def test_defaults_are_valid_and_survive_a_round_trip():
         ({"designer__temperature": 0.0}, r"designer\.temperature: must be above 0"),
         ({"learner__role_weighting": "balance"}, r"did you mean balanced"),
         ({"designer__difficulty": "medum"}, r"did you mean medium"),
-        ({"mesh__fsdp": 8}, r"config\.mesh\.fsdp: train runs on one device yet"),
+        ({"mesh__fsdp": 0}, r"config\.mesh\.fsdp: must be at least 1"),
         ({"rewards__regret_scale": 0}, r"config\.rewards\.regret_scale: must be above 0"),
         ({"learner__learning_rate": float("nan")}, r"learning_rate: must be above 0 and finite"),
         ({"memory__exemplars": -1}, r"config\.memory\.exemplars: must not be negative"),

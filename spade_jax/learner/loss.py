@@ -42,20 +42,26 @@ class PolicyLoss:
         """Scalar, to be minimised.
 
         ``old_logp_bt`` is the policy at the start of the iteration under the learner's numerics.
-        With one step an iteration it is ``stop_gradient(logp_bt)``, and the clip does nothing.
+        With one step an iteration it is ``stop_gradient(logp_bt)``: the clip does nothing, and the
+        importance weight is that of the current policy.
         ``reference_logp_bt`` is None if there is no KL term.
         """
         advantage_bt = batch.advantage_bt
         ratio_bt = jnp.exp(logp_bt - old_logp_bt)
         clipped_bt = jnp.clip(ratio_bt, 1 - self.clip_low, 1 + self.clip_high)
         surrogate_bt = jnp.minimum(ratio_bt * advantage_bt, clipped_bt * advantage_bt)
-        weight_bt = importance_weight(
-            jax.lax.stop_gradient(logp_bt), batch.sampler_logp_bt, self.importance_cap
-        )
+        weight_bt = importance_weight(old_logp_bt, batch.sampler_logp_bt, self.importance_cap)
         loss_bt = -weight_bt * surrogate_bt - self.entropy_coefficient * entropy_bt
         if reference_logp_bt is not None:
             loss_bt += self.kl_coefficient * k3(logp_bt, reference_logp_bt)
         return jnp.sum(batch.loss_weight_bt * loss_bt)
+
+    def clipped(self, logp_bt: jax.Array, old_logp_bt: jax.Array, batch: Batch) -> jax.Array:
+        """1 where the clip takes away the gradient, else 0; float32."""
+        ratio_bt = jnp.exp(logp_bt - old_logp_bt)
+        high_bt = (ratio_bt > 1 + self.clip_high) & (batch.advantage_bt > 0)
+        low_bt = (ratio_bt < 1 - self.clip_low) & (batch.advantage_bt < 0)
+        return (high_bt | low_bt).astype(jnp.float32)
 
 
 def supervised_loss(logp_bt: jax.Array, batch: Batch) -> jax.Array:

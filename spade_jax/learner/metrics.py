@@ -4,7 +4,7 @@ Computed once, on the host, in float64, over all micro-batches together: exact q
 mean of means.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
@@ -21,17 +21,20 @@ def policy_metrics(
 
     Args:
       batches: micro-batches of each group.
-      outputs: for each of them ``logp``, ``entropy`` and perhaps ``kl``, float32 [rows, length].
+      outputs: for each of them ``logp``, ``entropy`` and perhaps ``kl`` and ``clipped``, float32
+        [rows, length].
       names: of the groups.
       cap: of the importance weight.
 
     Returns:
       ``trained_tokens``; ``entropy`` in nats; ``kl`` (k3) if there is a reference;
+      ``ratio_clipped``, the share that the clip left without gradient, if there are old log-probs;
       ``logp_gap/mean|max|p50|p99`` of abs(logp - sampler_logp) in nats; ``importance/mean``,
       ``clipped`` (share at the cap) and ``ess``, the effective sample size
       (sum w)^2 / (n sum w^2) of the truncated weights (Kish 1965), 1 if all are equal.
     """
-    groups = [_tokens(*pair) for pair in zip(batches, outputs, strict=True)]
+    keys = {"logp", "entropy"}.union(*(output for group in outputs for output in group))
+    groups = [_tokens(keys, *pair) for pair in zip(batches, outputs, strict=True)]
     everything = {key: np.concatenate([group[key] for group in groups]) for key in groups[0]}
     metrics = _summary(everything, cap, "")
     for name, group in zip(names, groups, strict=True):
@@ -40,14 +43,14 @@ def policy_metrics(
 
 
 def _tokens(
-    batches: Sequence[Batch], outputs: Sequence[dict[str, np.ndarray]]
+    keys: Iterable[str], batches: Sequence[Batch], outputs: Sequence[dict[str, np.ndarray]]
 ) -> dict[str, np.ndarray]:
     """float64 arrays over the trained tokens of a group."""
-    columns: dict[str, list[np.ndarray]] = {"logp": [], "entropy": [], "sampler_logp": []}
+    columns: dict[str, list[np.ndarray]] = {key: [] for key in (*keys, "sampler_logp")}
     for batch, output in zip(batches, outputs, strict=True):
         trained_bt = batch.loss_weight_bt > 0
         for key, value_bt in (output | {"sampler_logp": batch.sampler_logp_bt}).items():
-            columns.setdefault(key, []).append(value_bt[trained_bt].astype(np.float64))
+            columns[key].append(value_bt[trained_bt].astype(np.float64))
     return {key: np.concatenate([np.zeros(0), *parts]) for key, parts in columns.items()}
 
 
@@ -68,8 +71,9 @@ def _summary(tokens: dict[str, np.ndarray], cap: float, suffix: str) -> dict[str
         if count
         else 0.0,
     }
-    if "kl" in tokens:
-        values[f"kl{suffix}"] = _mean(tokens["kl"])
+    for key, name in (("kl", "kl"), ("clipped", "ratio_clipped")):
+        if key in tokens:
+            values[f"{name}{suffix}"] = _mean(tokens[key])
     return {key: float(value) for key, value in values.items()}
 
 

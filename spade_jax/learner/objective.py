@@ -7,20 +7,19 @@ import jax
 from flax import nnx
 
 from spade_jax.learner import loss
-from spade_jax.learner.logprobs import target_logp
+from spade_jax.learner.logprobs import Shards, target_logp
 from spade_jax.learner.packing import Batch
-from spade_jax.models import sharding
 
 
 @dataclasses.dataclass(frozen=True)
 class Supervised:
     """Loss of one micro-batch as a function of parameters; equal ones share compiled code.
 
-    ``graph`` is the model's static half; ``shards`` the blocks of rows that devices hold.
+    ``graph`` is the model's static half; ``shards`` the blocks of arrays that devices hold.
     """
 
     graph: Any
-    shards: int
+    shards: Shards
 
     def __call__(
         self, params: Any, reference: Any, batch: Batch
@@ -33,8 +32,7 @@ class Supervised:
         """Log-probs and entropies of the weighted predictions, float32 [b, t]."""
         model = nnx.merge(self.graph, params)
         h_btd = model.hidden(batch.token_bt, batch.position_bt, batch.segment_bt)
-        # Gathered over fsdp once, not once a chunk.
-        w_vd = sharding.constrain(model.head().astype(h_btd.dtype), "vocabulary", None)
+        w_vd = model.head().astype(h_btd.dtype)
         needed_bt = batch.loss_weight_bt > 0
         return target_logp(
             h_btd, w_vd, batch.target_bt, batch.temperature_bt, needed_bt, self.shards
@@ -43,7 +41,8 @@ class Supervised:
 
 @dataclasses.dataclass(frozen=True)
 class Policy(Supervised):
-    """The policy objective; outputs are also per-token ``logp``, ``entropy`` and perhaps ``kl``."""
+    """The policy objective. Outputs are also, per token, ``logp`` and ``entropy``, ``kl`` if there
+    is a reference, and ``clipped`` if the batch has old log-probs."""
 
     loss: loss.PolicyLoss
 
@@ -56,6 +55,10 @@ class Policy(Supervised):
         if reference is not None:
             reference_logp_bt, _ = self.logp(reference, batch)
             output["kl"] = loss.k3(logp_bt, reference_logp_bt)
-        old_logp_bt = jax.lax.stop_gradient(logp_bt)
+        old_logp_bt = batch.old_logp_bt
+        if old_logp_bt is None:
+            old_logp_bt = jax.lax.stop_gradient(logp_bt)
+        else:
+            output["clipped"] = self.loss.clipped(logp_bt, old_logp_bt, batch)
         value = self.loss(logp_bt, old_logp_bt, entropy_bt, reference_logp_bt, batch)
         return value, output | {"loss": value}

@@ -1,4 +1,4 @@
-"""AdamW with float32 moments, and the two ways in which groups share one step."""
+"""AdamW computed in float32, where its state rests, and how groups share one step."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ from spade_jax import config
 def adamw(settings: config.Learner) -> optax.GradientTransformation:
     """AdamW (Loshchilov and Hutter 2019) without its learning rate, which :func:`move` applies.
 
-    Both its moments are float32 if it is initialised by :func:`init`.
+    Its moments have the dtype of the parameters it is initialised with: use :func:`init`.
     """
     return optax.chain(
         optax.scale_by_adam(settings.beta1, settings.beta2),
@@ -21,8 +21,20 @@ def adamw(settings: config.Learner) -> optax.GradientTransformation:
 
 
 def init(params: Any, settings: config.Learner) -> optax.OptState:
-    """State before the first update, sharded like the parameters."""
-    return adamw(settings).init(_float32(params))
+    """State before the first update: moments in ``settings.moments_dtype``, sharded like params."""
+    dtype = jnp.dtype(settings.moments_dtype)
+    like = jax.tree.map(lambda p: jnp.zeros(p.shape, dtype, device=p.sharding), params)
+    return rest(adamw(settings).init(like), settings)
+
+
+def rest(state: Any, settings: config.Learner) -> Any:
+    """``state`` where it waits for its next use: pinned host memory, if settings say so."""
+    return jax.device_put(state, jax.memory.Space.Host) if settings.offload else state
+
+
+def fetch(state: Any, settings: config.Learner) -> Any:
+    """``state`` in device memory; inverse of :func:`rest`."""
+    return jax.device_put(state, jax.memory.Space.Device) if settings.offload else state
 
 
 def updates(state: optax.OptState) -> int:
@@ -37,9 +49,10 @@ def move(
     learning_rate: jax.Array,
     settings: config.Learner,
 ) -> tuple[Any, optax.OptState]:
-    """Parameters and state after one update, computed in float32."""
+    """Parameters and state after one update, computed in float32 and kept in their dtypes."""
     masters = _float32(params)
-    steps, state = adamw(settings).update(grads, state, masters)
+    steps, moved_state = adamw(settings).update(grads, _float32(state), masters)
+    state = jax.tree.map(lambda new, old: new.astype(old.dtype), moved_state, state)
     moved = jax.tree.map(
         lambda p, master, step: (master - learning_rate * step).astype(p.dtype),
         params,
@@ -50,7 +63,10 @@ def move(
 
 
 def _float32(tree: Any) -> Any:
-    return jax.tree.map(lambda x: x.astype(jnp.float32), tree)
+    def convert(x: jax.Array) -> jax.Array:
+        return x.astype(jnp.float32) if jnp.issubdtype(x.dtype, jnp.floating) else x
+
+    return jax.tree.map(convert, tree)
 
 
 def decays(params: Any) -> Any:

@@ -52,7 +52,8 @@ class Trajectory:
 class Batch(NamedTuple):
     """One micro-batch: arrays [rows, row length], numpy here and jax on the device.
 
-    The first four are int32, the others float32.
+    The first four are int32, the others float32. ``old_logp_bt``, of the policy that several steps
+    on the same batch start from, is filled by the learner; None is the current policy.
 
     ``segment_bt`` numbers the trajectories of a row from 1; 0 is padding. ``position_bt`` restarts
     with each. ``loss_weight_bt`` is weight_i / (trained tokens of i) / (sum of all weights), and 0
@@ -68,6 +69,7 @@ class Batch(NamedTuple):
     advantage_bt: Any
     sampler_logp_bt: Any
     temperature_bt: Any
+    old_logp_bt: Any = None
 
 
 @dataclasses.dataclass

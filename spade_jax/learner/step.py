@@ -3,7 +3,6 @@
 import contextlib
 import dataclasses
 import functools
-import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,13 +11,15 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 from flax import nnx
+from jax.sharding import PartitionSpec
 
 from spade_jax import config
 from spade_jax.learner import optimizer
+from spade_jax.learner.logprobs import Shards
 from spade_jax.learner.loss import PolicyLoss
 from spade_jax.learner.metrics import policy_metrics
 from spade_jax.learner.objective import Policy, Supervised
-from spade_jax.learner.packing import Batch, Trajectory, pack
+from spade_jax.learner.packing import Batch, Trajectory, pack, row_lengths
 from spade_jax.models import sharding
 from spade_jax.models.transformer import Transformer
 
@@ -28,6 +29,9 @@ class Learner:
 
     The arrays of ``params`` are donated: after :meth:`update` or :meth:`supervise` those read
     before are gone. A sampler takes the new ones.
+
+    With several processes, each makes a Learner over the same mesh and gives it the same
+    trajectories: a process puts its own rows on its own devices.
 
     Args:
       model: the initial policy, and the reference if ``settings.kl_coefficient`` is not 0.
@@ -46,7 +50,7 @@ class Learner:
     ) -> None:
         self._settings, self._names = settings, tuple(group_names)
         graph, params = nnx.split(model)
-        self._batch_sharding, shards = _spread_rows(mesh, settings.rows)
+        self._batch_sharding, shards = _spread(mesh, settings)
         self._supervised = Supervised(graph, shards)
         self._policy = Policy(graph, shards, PolicyLoss.of(settings))
         self._mesh = mesh
@@ -55,26 +59,38 @@ class Learner:
         # Copies: the caller's model must survive the donation of these.
         self.params = jax.tree.map(jnp.copy, params)
         self._optimizer = optimizer.init(self.params, settings)
-        self._reference = jax.tree.map(jnp.copy, params) if settings.kl_coefficient else None
+        self._reference = None
+        if settings.kl_coefficient:
+            self._reference = optimizer.rest(jax.tree.map(jnp.copy, params), settings)
 
     def update(self, trajectories: Sequence[Trajectory]) -> dict[str, float]:
-        """One policy-gradient step; its metrics, all finite.
+        """``settings.steps`` policy-gradient steps; metrics, all finite.
 
+        Metrics are those of the first step, where the policy is the one that sampled;
+        ``ratio_clipped``, with several steps, is the last one's share of clipped tokens.
         A trajectory whose advantage is 0 has no gradient if KL and entropy have no coefficient:
         it keeps its share of the mean, but no pass is run and its tokens are not in the metrics.
         Without any trained token nothing happens.
 
         Raises:
           ValueError: a trajectory cannot be learnt from.
-          FloatingPointError: the gradient is not finite; nothing has changed.
+          FloatingPointError: a gradient is not finite; that step and later ones are not made.
         """
         settings = self._settings
-        rate = optimizer.warm_rate(settings, self.updates)
         passed = trajectories
         if not settings.kl_coefficient and not settings.entropy_coefficient:
             passed = [t if t.advantage else _untrained(t) for t in trajectories]
-        batches, outputs, metrics = self._step(trajectories, passed, self._policy, rate)
-        return metrics | policy_metrics(batches, outputs, self._names, settings.importance_cap)
+        batches = self._pack(passed)
+        if settings.steps > 1:
+            batches = self._with_old_logp(batches)
+        metrics: dict[str, float] = {}
+        for _ in range(settings.steps):
+            rate = optimizer.warm_rate(settings, self.updates)
+            outputs, made = self._step(trajectories, batches, self._policy, rate)
+            made |= policy_metrics(batches, outputs, self._names, settings.importance_cap)
+            last = {key: value for key, value in made.items() if key.startswith("ratio_clipped")}
+            metrics = metrics | last if metrics else made
+        return metrics
 
     def supervise(
         self, trajectories: Sequence[Trajectory], learning_rate: float
@@ -83,7 +99,8 @@ class Learner:
 
         Advantages and sampler log-probs are not used. Raises as :meth:`update`.
         """
-        return self._step(trajectories, trajectories, self._supervised, learning_rate)[2]
+        batches = self._pack(trajectories)
+        return self._step(trajectories, batches, self._supervised, learning_rate)[1]
 
     @property
     def updates(self) -> int:
@@ -100,19 +117,34 @@ class Learner:
 
     @state.setter
     def state(self, state: Any) -> None:
-        self.params, self._optimizer = state["params"], state["optimizer"]
+        self.params = state["params"]
+        self._optimizer = optimizer.rest(state["optimizer"], self._settings)
+
+    def _pack(self, trajectories: Sequence[Trajectory]) -> list[list[Batch]]:
+        return pack(trajectories, self._settings.row_length, self._settings.rows, len(self._names))
+
+    def _with_old_logp(self, batches: list[list[Batch]]) -> list[list[Batch]]:
+        """``batches`` with the log-probs of the policy as it is now."""
+        with self._on_mesh():
+            old = [
+                [_logp(self._policy, self.params, self._place(batch)) for batch in group]
+                for group in batches
+            ]
+        return [
+            [batch._replace(old_logp_bt=logp_bt) for batch, logp_bt in zip(*pair, strict=True)]
+            for pair in zip(batches, jax.device_get(old), strict=True)
+        ]
 
     def _step(
         self,
         trajectories: Sequence[Trajectory],
-        passed: Sequence[Trajectory],
+        batches: list[list[Batch]],
         objective: Supervised,
         learning_rate: float,
-    ) -> tuple[list[list[Batch]], list[list[dict[str, np.ndarray]]], dict[str, float]]:
-        """Micro-batches of ``passed``, what the passes gave for them, and metrics."""
-        batches = pack(passed, self._settings.row_length, self._settings.rows, len(self._names))
+    ) -> tuple[list[list[dict[str, np.ndarray]]], dict[str, float]]:
+        """What the passes over ``batches`` gave, and metrics."""
         trains = any(t.weight and any(t.trained) for t in trajectories)
-        with jax.set_mesh(self._mesh) if self._mesh else contextlib.nullcontext():
+        with self._on_mesh():
             total, norms, outputs = self._gradient(objective, batches)
             norm = self._move(total, learning_rate) if trains else np.float32(0)
         outputs, norms, norm = jax.device_get((outputs, norms, norm))  # the only wait
@@ -124,7 +156,19 @@ class Learner:
             metrics[f"tokens/{name}"] = float(
                 sum(len(t.tokens) for t in trajectories if t.group == index)
             )
-        return batches, outputs, metrics
+        return outputs, metrics
+
+    def _on_mesh(self) -> contextlib.AbstractContextManager:
+        return jax.set_mesh(self._mesh) if self._mesh else contextlib.nullcontext()
+
+    def _place(self, batch: Batch) -> Batch:
+        """``batch`` on the devices; of several processes, each puts what its devices hold."""
+        layout = self._batch_sharding
+        if layout is None:
+            return jax.device_put(batch)
+        return jax.tree.map(
+            lambda x_bt: jax.make_array_from_callback(x_bt.shape, layout, x_bt.__getitem__), batch
+        )
 
     def _gradient(
         self, objective: Supervised, batches: list[list[Batch]]
@@ -139,8 +183,14 @@ class Learner:
                 continue
             grads = _zeros(self.params)
             for batch in group:
-                placed = jax.device_put(batch, self._batch_sharding)
-                grads, output = _accumulate(objective, self.params, self._reference, grads, placed)
+                grads, output = _accumulate(
+                    objective,
+                    self._settings,
+                    self.params,
+                    self._reference,
+                    grads,
+                    self._place(batch),
+                )
                 outputs[-1].append(output)
             total, norm = _add_group(self._settings, total, grads)
             norms.append(norm)
@@ -148,7 +198,10 @@ class Learner:
 
     def _move(self, grads: Any, learning_rate: float) -> jax.Array:
         """Makes the optimizer step; the norm of ``grads``."""
-        rate = jax.device_put(np.float32(learning_rate))
+        everywhere = None
+        if self._mesh is not None:
+            everywhere = jax.sharding.NamedSharding(self._mesh, PartitionSpec())
+        rate = jax.device_put(np.float32(learning_rate), everywhere)
         self.params, self._optimizer, norm = _apply(
             self._settings, self.params, self._optimizer, grads, rate
         )
@@ -163,13 +216,25 @@ class Learner:
                 )
 
 
-@functools.partial(jax.jit, static_argnums=0, donate_argnums=3)
+@functools.partial(jax.jit, static_argnums=(0, 1), donate_argnums=4)
 def _accumulate(
-    objective: Supervised, params: Any, reference: Any, grads: Any, batch: Batch
+    objective: Supervised,
+    settings: config.Learner,
+    params: Any,
+    reference: Any,
+    grads: Any,
+    batch: Batch,
 ) -> tuple[Any, dict[str, jax.Array]]:
-    """``grads`` and the gradient of one micro-batch, summed in float32."""
+    """``grads`` and the gradient of one micro-batch, summed in float32; outputs everywhere."""
+    reference = optimizer.fetch(reference, settings)
     new, output = jax.grad(objective, has_aux=True)(params, reference, batch)
-    return jax.tree.map(lambda a, b: a + b.astype(jnp.float32), grads, new), output
+    grads = jax.tree.map(lambda a, b: a + b.astype(jnp.float32), grads, sharding.place(new))
+    return grads, sharding.replicate(output)
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def _logp(objective: Supervised, params: Any, batch: Batch) -> jax.Array:
+    return sharding.replicate(objective.logp(params, batch)[0])
 
 
 @functools.partial(jax.jit, static_argnums=0, donate_argnums=1)
@@ -189,33 +254,39 @@ def _apply(
     norm = optax.tree.norm(grads)
     if settings.role_weighting == "paper":
         grads = optimizer.clip(grads, norm, settings.clip_norm)
+    fetched = optimizer.fetch(state, settings)
     params, state = jax.lax.cond(
         jnp.isfinite(norm),
-        lambda: optimizer.move(params, grads, state, learning_rate, settings),
-        lambda: (params, state),
+        lambda: optimizer.move(params, grads, fetched, learning_rate, settings),
+        lambda: (params, fetched),
     )
-    return params, state, norm
+    return params, optimizer.rest(state, settings), norm
 
 
 @jax.jit
 def _zeros(params: Any) -> Any:
-    return jax.tree.map(lambda p: jnp.zeros_like(p, jnp.float32), params)
+    return sharding.place(jax.tree.map(lambda p: jnp.zeros_like(p, jnp.float32), params))
 
 
-def _spread_rows(
-    mesh: jax.sharding.Mesh | None, rows: int
-) -> tuple[jax.sharding.Sharding | None, int]:
-    """Sharding of a batch and the number of blocks its rows are in."""
+def _spread(
+    mesh: jax.sharding.Mesh | None, settings: config.Learner
+) -> tuple[jax.sharding.Sharding | None, Shards]:
+    """Sharding of a batch, and the blocks in which devices hold it and the vocabulary."""
     if mesh is None:
-        return None, 1
-    spec = sharding.spec("batch", "length")
-    shards = math.prod(mesh.shape[axis] for axis in spec[0])
-    if rows % shards:
+        return None, Shards()
+    shards = Shards(*(sharding.ways(mesh, axis) for axis in ("batch", "length", "vocabulary")))
+    if settings.rows % shards.rows:
         raise ValueError(
-            f"learner.rows = {rows} cannot be spread over the {shards} devices of mesh axes "
-            f"{', '.join(spec[0])}; make it a multiple"
+            f"learner.rows = {settings.rows} cannot be spread over the {shards.rows} devices of "
+            f"mesh axes {', '.join(sharding.RULES['batch'] or ())}; make it a multiple"
         )
-    return jax.sharding.NamedSharding(mesh, spec), shards
+    shortest = row_lengths(settings.row_length)[-1]
+    if shortest % shards.length:
+        raise ValueError(
+            f"learner.row_length = {settings.row_length} gives rows of {shortest}, which do not "
+            f"divide over mesh.context = {shards.length}; make it a multiple"
+        )
+    return jax.sharding.NamedSharding(mesh, sharding.spec("batch", "length")), shards
 
 
 def _untrained(trajectory: Trajectory) -> Trajectory:

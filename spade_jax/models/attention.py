@@ -4,13 +4,17 @@ Axes: ``b`` row, ``t`` query position, ``s`` key position, ``h`` query head, ``k
 query head of a kv head, ``c`` channel.
 """
 
+import functools
+
 import jax
 import jax.numpy as jnp
 
+from spade_jax.models import sharding
 from spade_jax.models.config import ModelError
 
 _BLOCK = 128
 _MOST_BLOCKS = 16
+_SPLASH_BLOCKS = (1024, 512, 256, 128)
 _MASKED = -1e30  # finite, so that a row without keys gives numbers and not NaN
 
 
@@ -21,17 +25,68 @@ def attend(
 
     Args:
       segment_bt: int32; 0 is padding, which sees only padding and gives finite values.
-      kernel: 'xla'.
+      kernel: 'xla' (portable, the oracle) or 'splash', the TPU's Pallas kernel, which needs a
+        length that is a multiple of 128; 'splash_interpret' runs it anywhere, for tests.
 
     Returns:
       o_bthc in q's dtype.
 
     Raises:
-      ModelError: no such kernel.
+      ModelError: no such kernel, or a shape or mesh that it does not do.
     """
-    if kernel != "xla":
+    if kernel == "xla":
+        return _blockwise(q_bthc, k_btkc, v_btkc, segment_bt)
+    if kernel not in ("splash", "splash_interpret"):
         raise ModelError(f"config.model.attention={kernel!r} is not supported; use 'xla'")
-    return _blockwise(q_bthc, k_btkc, v_btkc, segment_bt)
+    splash = functools.partial(_splash, interpret=kernel == "splash_interpret")
+    mesh = jax.sharding.get_abstract_mesh()
+    if mesh.empty:
+        return splash(q_bthc, k_btkc, v_btkc, segment_bt)
+    if mesh.shape["context"] > 1:
+        raise ModelError(
+            f"config.mesh.context = {mesh.shape['context']} splits sequences, which "
+            "config.model.attention='splash' does not do; use 'xla', or a context axis of 1"
+        )
+    heads, kv_heads = (sharding.spec("batch", None, x, None) for x in ("heads", "kv_heads"))
+    return jax.shard_map(
+        splash,
+        in_specs=(heads, kv_heads, kv_heads, sharding.spec("batch", None)),
+        out_specs=heads,
+        check_vma=False,
+    )(q_bthc, k_btkc, v_btkc, segment_bt)
+
+
+def _splash(
+    q_bthc: jax.Array, k_btkc: jax.Array, v_btkc: jax.Array, segment_bt: jax.Array, interpret: bool
+) -> jax.Array:
+    """Blocks that lie wholly above the diagonal are skipped; scores never leave the core."""
+    from jax.experimental.pallas.ops.tpu.splash_attention import splash_attention_kernel as kernel
+    from jax.experimental.pallas.ops.tpu.splash_attention import splash_attention_mask as masks
+
+    _, length, heads, channels = q_bthc.shape
+    block = next((size for size in _SPLASH_BLOCKS if length % size == 0), None)
+    if block is None:
+        raise ModelError(
+            f"config.model.attention='splash' needs rows whose length is a multiple of "
+            f"{_SPLASH_BLOCKS[-1]}, got {length}; change config.learner.row_length"
+        )
+    sizes = kernel.BlockSizes(
+        block_q=block,
+        block_kv=block,
+        block_kv_compute=min(block, 512),
+        block_q_dkv=block,
+        block_kv_dkv=block,
+        block_kv_dkv_compute=min(block, 512),
+        use_fused_bwd_kernel=True,
+    )
+    mask = masks.MultiHeadMask([masks.CausalMask((length, length))] * heads)
+    attention = kernel.make_splash_mha(
+        mask, block_sizes=sizes, head_shards=1, q_seq_shards=1, interpret=interpret
+    )
+    scaled_bthc = (q_bthc.astype(jnp.float32) * channels**-0.5).astype(q_bthc.dtype)
+    q_bhtc, k_bktc, v_bktc = (x.swapaxes(1, 2) for x in (scaled_bthc, k_btkc, v_btkc))
+    o_bhtc = jax.vmap(attention)(q_bhtc, k_bktc, v_bktc, kernel.SegmentIds(segment_bt, segment_bt))
+    return o_bhtc.swapaxes(1, 2).astype(q_bthc.dtype)
 
 
 def _blockwise(

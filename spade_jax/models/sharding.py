@@ -24,6 +24,7 @@ RULES: dict[str, str | tuple[str, ...] | None] = {
     # activations
     "batch": ("data", "fsdp", "expert"),
     "length": "context",
+    "prediction": ("data", "fsdp", "expert", "context"),  # rows and lengths, flattened
 }
 
 
@@ -49,6 +50,12 @@ def spec(*logical: str | None) -> PartitionSpec:
     return PartitionSpec(*(RULES[axis] if axis is not None else None for axis in logical))
 
 
+def ways(mesh: Mesh, logical: str) -> int:
+    """Number of parts into which ``mesh`` splits a logical axis."""
+    rule = RULES[logical] or ()
+    return math.prod(mesh.shape[axis] for axis in ((rule,) if isinstance(rule, str) else rule))
+
+
 def shardings(params: nnx.State, mesh: Mesh) -> Any:
     """A NamedSharding for every parameter, as a tree of the structure of ``params``.
 
@@ -62,6 +69,22 @@ def shardings(params: nnx.State, mesh: Mesh) -> Any:
         _check(".".join(map(str, path)), variable.shape, axes, mesh)
         flat.append((path, variable.replace(NamedSharding(mesh, spec(*axes)))))
     return nnx.from_flat_state(flat)
+
+
+def place(tree: Any) -> Any:
+    """``tree`` of parameters, gradients or moments, each laid out on the mesh of ``jax.set_mesh``
+    as its parameter is; as it is where none is set."""
+
+    def placed(variable: Any) -> Any:
+        axes = variable.get_metadata("axes")
+        return variable.replace(constrain(variable.get_value(), *axes))
+
+    return jax.tree.map(placed, tree, is_leaf=lambda x: isinstance(x, nnx.Variable))
+
+
+def replicate(tree: Any) -> Any:
+    """Every array whole on every device of the mesh of ``jax.set_mesh``."""
+    return jax.tree.map(lambda x: constrain(x, *[None] * x.ndim), tree)
 
 
 def constrain(x: jax.Array, *logical: str | None) -> jax.Array:

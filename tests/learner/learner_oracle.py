@@ -3,6 +3,7 @@
 import numpy as np
 import optax
 import torch
+from flax import nnx
 from transformers import Qwen3Config, Qwen3ForCausalLM
 
 from spade_jax import config
@@ -13,7 +14,7 @@ from spade_jax.models.transformer import Transformer, build
 VOCABULARY = 61
 
 
-def tiny_model(seed: int = 0, vocabulary: int = VOCABULARY) -> Transformer:
+def tiny_model(seed: int = 0, vocabulary: int = VOCABULARY, mesh=None) -> Transformer:
     """Two-layer Qwen3 with weights large enough to make peaked distributions."""
     shape = ModelConfig(
         model_type="qwen3",
@@ -29,7 +30,7 @@ def tiny_model(seed: int = 0, vocabulary: int = VOCABULARY) -> Transformer:
         qk_norm=True,
         initial_std=0.2,
     )
-    return build(shape, config.Model(), seed)
+    return build(shape, config.Model(), seed, mesh=mesh)
 
 
 def settings(**changes) -> config.Learner:
@@ -61,7 +62,8 @@ def draw(seed: int, count: int, longest: int = 60, **changes) -> list[Trajectory
 class TorchOracle:
     """The model in float64 torch, and losses by the formulas of docs/learner.md."""
 
-    def __init__(self, model: Transformer) -> None:
+    def __init__(self, model: Transformer, params=None) -> None:
+        """``params`` are those of ``model`` if None."""
         c = model.config
         shape = Qwen3Config(
             vocab_size=c.vocabulary,
@@ -77,7 +79,8 @@ class TorchOracle:
             attn_implementation="eager",
         )
         self.model = Qwen3ForCausalLM(shape).double()
-        self.model.load_state_dict(_to_torch(model), strict=False)
+        params = nnx.state(model) if params is None else params
+        self.model.load_state_dict(_to_torch(params), strict=False)
 
     def logp(self, trajectory: Trajectory) -> tuple[torch.Tensor, torch.Tensor]:
         """Log-prob of each token after the first, and entropy of its distribution."""
@@ -92,6 +95,7 @@ class TorchOracle:
         trajectories: list[Trajectory],
         learner: config.Learner,
         reference: "TorchOracle | None" = None,
+        old: "TorchOracle | None" = None,
     ) -> torch.Tensor:
         total = torch.zeros((), dtype=torch.float64)
         for trajectory in trajectories:
@@ -101,9 +105,13 @@ class TorchOracle:
             logp, entropy = (x[mask] for x in self.logp(trajectory))
             sampler = torch.tensor(trajectory.sampler_logp[1:], dtype=torch.float64)[mask]
             sampler = sampler.clamp(min=-100)
-            weight = (logp.detach() - sampler).exp().clamp(max=learner.importance_cap)
-            ratio = (logp - logp.detach()).exp()
-            loss = -weight * ratio * trajectory.advantage
+            with torch.no_grad():
+                old_logp = (old or self).logp(trajectory)[0][mask]
+            weight = (old_logp - sampler).exp().clamp(max=learner.importance_cap)
+            ratio = (logp - old_logp).exp()
+            clipped = ratio.clamp(1 - learner.clip_low, 1 + learner.clip_high)
+            surrogate = torch.minimum(ratio * trajectory.advantage, clipped * trajectory.advantage)
+            loss = -weight * surrogate
             loss = loss - learner.entropy_coefficient * entropy
             if reference is not None:
                 with torch.no_grad():
@@ -154,10 +162,8 @@ def _array(leaf) -> np.ndarray:
     return np.asarray(leaf[...])
 
 
-def _to_torch(model: Transformer) -> dict[str, torch.Tensor]:
-    from flax import nnx
-
-    named = to_torch_layout(nnx.state(model))
+def _to_torch(params) -> dict[str, torch.Tensor]:
+    named = to_torch_layout(params)
     tensors = {name: torch.tensor(np.array(x)).double() for name, x in named.items()}
     return tensors | {"lm_head.weight": tensors["model.embed_tokens.weight"]}
 

@@ -44,9 +44,9 @@ def value_and_slope(batch, logp, old_logp, entropy=0.0, reference=None, **change
     ],
 )
 def test_clip(advantage, ratio, surrogate, slope):
-    logp = -1.0
-    batch = one_token(advantage, sampler_logp=logp)
-    value, d_logp, _ = value_and_slope(batch, logp, old_logp=logp - math.log(ratio))
+    logp, old_logp = -1.0, -1.0 - math.log(ratio)
+    batch = one_token(advantage, sampler_logp=old_logp)  # it sampled: the importance weight is 1
+    value, d_logp, _ = value_and_slope(batch, logp, old_logp)
     np.testing.assert_allclose((value, d_logp), (-surrogate, -slope), rtol=1e-5)
 
 
@@ -55,6 +55,7 @@ def test_clip(advantage, ratio, surrogate, slope):
     [(-1.0, -1.0, 1.0), (-1.0, -1.5, math.exp(0.5)), (-1.0, -3.0, 2.0), (-3.0, -1.0, math.exp(-2))],
 )
 def test_importance_weight_is_truncated_and_not_differentiated(logp, sampler_logp, weight):
+    """It is that of the policy before the first step on the batch."""
     batch = one_token(advantage=3.0, sampler_logp=sampler_logp)
     value, d_logp, _ = value_and_slope(batch, logp, old_logp=logp)
     np.testing.assert_allclose((value, d_logp), (-3 * weight, -3 * weight), rtol=1e-6)

@@ -59,6 +59,25 @@ def test_bfloat16_parameters_keep_their_dtype_and_float32_moments():
     np.testing.assert_allclose(np.float32(params["w"]), 1 - 0.5 * (1 + 0.1), rtol=1e-2)
 
 
+def test_bfloat16_moments_are_float32_ones_rounded_after_each_update():
+    rng = np.random.default_rng(1)
+    grads = [{"w": jnp.float32(rng.normal(size=(8, 8)))} for _ in range(3)]
+    learner = config.Learner(moments_dtype="bfloat16")
+    params = {"w": jnp.ones((8, 8))}
+    state = optimizer.init(params, learner)
+    mean, square = np.zeros((2, 8, 8), np.float32)
+    for gradient in grads:
+        params, state = optimizer.move(params, gradient, state, jnp.float32(1e-2), learner)
+        g = np.asarray(gradient["w"])
+        mean, square = 0.9 * mean + 0.1 * g, 0.98 * square + 0.02 * g**2
+        mean, square = (np.asarray(jnp.bfloat16(x), np.float32) for x in (mean, square))
+    stored = [leaf for leaf in jax.tree.leaves(state) if leaf.shape == (8, 8)]
+    assert [leaf.dtype for leaf in stored] == [jnp.bfloat16] * 2
+    for leaf, want in zip(stored, (mean, square), strict=True):
+        np.testing.assert_allclose(np.asarray(leaf, np.float32), want, rtol=2**-7)
+    assert params["w"].dtype == jnp.float32
+
+
 @pytest.mark.parametrize("norm", [0.0, 0.5, 1.0, 7.0])
 def test_clip_bounds_the_norm_and_keeps_the_direction(norm):
     direction = np.array([3.0, 4.0]) / 5

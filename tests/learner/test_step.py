@@ -4,6 +4,7 @@ import math
 import jax
 import jax.monitoring
 import numpy as np
+import optax
 import pytest
 from flax import nnx
 from learner_oracle import (
@@ -15,6 +16,7 @@ from learner_oracle import (
     to_torch_layout,
 )
 
+from spade_jax.learner import step
 from spade_jax.learner.packing import Trajectory
 from spade_jax.learner.step import Learner
 
@@ -223,6 +225,60 @@ def test_metrics_against_float64(model, oracle):
         assert {k: metrics[k] for k in expected} == pytest.approx(expected, rel=1e-4)
     assert 0 < metrics["importance/clipped"] < 1
     assert metrics["tokens/agent"] == sum(len(t.tokens) for t in trajectories if not t.group)
+
+
+def test_second_step_on_a_batch_is_clipped_against_the_old_policy(model, oracle):
+    trajectories = draw(30, 8, advantage=1.0) + draw(31, 8, advantage=-1.0)
+    first = Learner(model, settings(learning_rate=2e-2), GROUPS)
+    both = Learner(model, settings(learning_rate=2e-2, steps=2), GROUPS)
+    one = first.update(trajectories)
+    metrics = both.update(trajectories)
+    assert {key: metrics[key] for key in one} == pytest.approx(one, rel=1e-4, abs=1e-6)
+    assert 0 < metrics["ratio_clipped"] < 1
+    assert both.updates == 2
+    moved = TorchOracle(model, first.params)
+    want = moved.gradient(moved.policy_loss(trajectories, settings(), old=oracle))
+    means = (
+        to_torch_layout(optax.tree_utils.tree_get(x.state["optimizer"], "mu"))
+        for x in (first, both)
+    )
+    before, after = means
+    got = {name: (after[name] - 0.9 * before[name]) / 0.1 for name in after}
+    assert_gradients_equal(got, want, tolerance=1e-4)
+
+
+def test_offloaded_state_rests_in_host_memory_and_changes_nothing(model):
+    runs = []
+    for offload in (False, True):
+        learner = Learner(model, settings(offload=offload, kl_coefficient=0.1), GROUPS)
+        metrics = [learner.update(draw(seed, 5)) for seed in (32, 33)]
+        moments = optax.tree_utils.tree_get(learner.state["optimizer"], "mu")
+        kinds = {leaf.sharding.memory_kind for leaf in jax.tree.leaves(moments)}
+        runs.append((metrics, to_torch_layout(learner.params), kinds))
+    (plain, params, _), (offloaded, offloaded_params, kinds) = runs
+    assert kinds == {"pinned_host"}
+    assert offloaded == plain
+    jax.tree.map(np.testing.assert_array_equal, offloaded_params, params)
+
+
+def test_donated_arrays_are_reused(model):
+    """Each step writes gradients, parameters and moments where the old ones were."""
+    learner = Learner(model, settings(), GROUPS)
+    params, state = learner.params, learner.state["optimizer"]
+    grads = step._zeros(params)
+    (batch,) = step.pack(draw(34, 1), 64, 4, 1)[0]
+
+    def size(tree):
+        return sum(leaf.nbytes for leaf in jax.tree.leaves(tree))
+
+    accumulate = step._accumulate.lower(
+        learner._policy, settings(), params, None, grads, batch
+    ).compile()
+    assert accumulate.memory_analysis().alias_size_in_bytes == size(grads)
+    apply = step._apply.lower(settings(), params, state, grads, np.float32(1)).compile()
+    assert apply.memory_analysis().alias_size_in_bytes == size((params, state))
+    add = step._add_group.lower(settings(), grads, grads).compile()
+    assert add.memory_analysis().alias_size_in_bytes == size(grads)
 
 
 def test_a_gradient_that_is_not_finite_changes_nothing(model):

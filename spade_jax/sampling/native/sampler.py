@@ -42,13 +42,15 @@ class NativeSampler:
     def __init__(self, model: Transformer, settings: settings_.Sampler, seed: int):
         """
         Args:
-          model: architecture and first weights (version 0), copied.
+          model: architecture and first weights (version 0), copied to the first device.
           seed: of all draws.
 
         Raises:
           ValueError: the cache cannot hold one sequence of ``settings.context`` tokens.
         """
         graphdef, params = nnx.split(model)
+        self._place = jax.local_devices()[0]
+        params = jax.device_put(params, self._place)
         self._forward = Forward.of(graphdef, params, PAGE_SIZE)
         self._vocabulary, self._context = model.config.vocabulary, settings.context
         page_bytes = PAGE_SIZE * self._forward.token_bytes()
@@ -69,7 +71,7 @@ class NativeSampler:
         self._scheduler = Scheduler(
             Pages(pages, PAGE_SIZE), shapes, settings.slots, settings.decode_steps
         )
-        self._pools = self._forward.pools(pages)
+        self._pools = jax.device_put(self._forward.pools(pages), self._place)
         self._weights = self._forward.weights(params)
         self.version = 0
         self._answers: dict[Sequence, asyncio.Future[Completion]] = {}
@@ -125,7 +127,7 @@ class NativeSampler:
             )
         with self._device:
             self._scheduler.clear()
-            self._weights = self._forward.weights(params)
+            self._weights = self._forward.weights(jax.device_put(params, self._place))
             self.version = version
 
     def warm_up(self) -> None:
