@@ -177,19 +177,18 @@ def answer(instance: Instance, request: list[Any], limit: int) -> bytes:
     return wire.encode(reply, limit)
 
 
-def shift_addresses() -> list[bytes]:
+def shift_addresses() -> list[object]:
     """Takes a random number of small blocks of each size, to be kept while the child lives.
 
     An environment whose play depends on addresses, as in the order of a set of objects, then
     differs from one child to the next, and validation sees it.
     """
-    counts = os.urandom(len(BLOCK_SIZES))
+    smallest, *counts = os.urandom(1 + len(BLOCK_SIZES))
     empty = sys.getsizeof(b"")
-    return [
-        bytes(size - empty)
-        for size, count in zip(BLOCK_SIZES, counts, strict=True)
-        for _ in range(count % 8)
-    ]
+    blocks: list[object] = [object() for _ in range(smallest)]
+    for size, count in zip(BLOCK_SIZES, counts, strict=True):
+        blocks += [bytes(size - empty) for _ in range(count % 64)]
+    return blocks
 
 
 def serve(descriptor: int, limit: int) -> None:
