@@ -256,7 +256,13 @@ class Memory:
 @dataclasses.dataclass(frozen=True)
 class Corpus:
     source: str = setting(
-        "pydoc", "'pydoc' (topics of Python's own documentation), a .jsonl file, or '' = no corpus"
+        "pydoc",
+        "'pydoc' (topics of Python's own documentation), the path of .jsonl, .parquet or "
+        ".array_record files, 'tfds:NAME' or 'tfds:NAME@SPLIT', or '' = no corpus",
+    )
+    data_dir: str = setting("", "where TFDS keeps its data sets; '' = its own default")
+    fields: tuple[str, ...] = setting(
+        ("orig_doc", "text"), "fields that may hold a row's text; 'a+b' = both together"
     )
     max_tokens: int = setting(8192, "tokens of a document in a prompt; the rest is cut")
 

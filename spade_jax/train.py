@@ -61,7 +61,7 @@ async def _train(settings: config.Config, workdir: Path, console: Console) -> No
         progress.step("the initial policy is ready")
     renderer = Renderer(tokenizer, template_options={"enable_thinking": settings.model.thinking})
     learner = Learner(model, settings.learner, ROLES)
-    corpus = corpora.load(settings.corpus.source, settings.seed) if settings.corpus.source else None
+    corpus = _corpus(settings)
     state = State.fresh(settings.memory)
     records = Records(workdir)
 
@@ -98,6 +98,15 @@ async def _train(settings: config.Config, workdir: Path, console: Console) -> No
     rows = records.read_metrics()
     summary.show(rows, workdir, console)
     summary.check(rows, workdir)
+
+
+def _corpus(settings: config.Config) -> corpora.Corpus | None:
+    """This process's share of the documents; None where the config names no corpus."""
+    wanted = settings.corpus
+    if not wanted.source:
+        return None
+    shard = (jax.process_index(), jax.process_count())
+    return corpora.load(wanted.source, settings.seed, wanted.fields, wanted.data_dir, shard)
 
 
 @contextlib.contextmanager

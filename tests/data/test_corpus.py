@@ -40,6 +40,31 @@ def test_a_restored_stream_goes_on_where_the_saved_one_was(consumed):
     assert take(restored, 25) == expected
 
 
+@pytest.mark.parametrize("processes", [2, 3])
+def test_processes_deal_out_one_stream_and_their_position_fits_any_number(processes):
+    whole = take(corpus.Corpus(numbered(7), seed=5), 60)
+    shares = [corpus.Corpus(numbered(7), 5, shard=(i, processes)) for i in range(processes)]
+    dealt = [take(share, 10) for share in shares]
+    assert [name for turn in zip(*dealt, strict=True) for name in turn] == whole[: 10 * processes]
+    positions = [share.get_state() for share in shares]
+    assert all(position == positions[0] for position in positions)
+
+    alone = corpus.Corpus(numbered(7), seed=5)
+    alone.set_state(positions[0])
+    assert take(alone, 20) == whole[10 * processes :][:20]
+
+
+def test_fields_say_where_the_text_is(tmp_path):
+    path = tmp_path / "c.jsonl"
+    rows = [{"question": "Why?", "answer": " Because. "}, {"question": "Alone"}, {"body": "b"}]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    loaded = corpus.load(str(path), 0, fields=("question+answer", "body"))
+    assert [document.text for document in loaded.documents] == ["Why?\n\nBecause.", "b"]
+    assert [(row.name, row.reason) for row in loaded.bad_rows] == [
+        ("c.jsonl:2", 'no text in "question+answer" or "body"')
+    ]
+
+
 def test_pydoc_gives_every_topic_as_plain_text():
     documents = corpus.pydoc_documents()
     assert [d.id for d in documents] == [f"pydoc/{n}" for n in sorted(pydoc_data.topics.topics)]
@@ -65,13 +90,13 @@ def test_jsonl_reads_good_rows_and_names_bad_ones(tmp_path, caplog):
 
     loaded = corpus.load(str(path), 0)
 
-    assert loaded.documents == [
+    assert list(loaded.documents) == [
         corpus.Document("corpus.jsonl:1", "Primes", "Primes\nhave two divisors."),
         corpus.Document("corpus.jsonl:2", "On graphs", "Graphs."),
     ]
-    assert [row.line for row in loaded.bad_rows] == [3, 4, 5, 6, 7, 8]
+    assert [row.name for row in loaded.bad_rows] == [f"corpus.jsonl:{n}" for n in range(3, 9)]
     assert "skipped 6 bad rows" in caplog.text
-    assert "line 4 (not JSON" in caplog.text
+    assert "corpus.jsonl:4 (not JSON" in caplog.text
 
 
 def test_unusable_sources_say_why(tmp_path):
@@ -81,7 +106,7 @@ def test_unusable_sources_say_why(tmp_path):
         corpus.load(str(empty), 0)
     with pytest.raises(corpus.CorpusError, match="no such file"):
         corpus.load(str(tmp_path / "missing.jsonl"), 0)
-    with pytest.raises(corpus.CorpusError, match="'pydoc' or the path"):
+    with pytest.raises(corpus.CorpusError, match=r"no such file\. It is 'pydoc', the path"):
         corpus.load("wikipedia", 0)
     with pytest.raises(corpus.CorpusError, match="no document"):
         corpus.Corpus([], 0)
