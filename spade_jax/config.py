@@ -79,6 +79,7 @@ POSITIVE = (
     "checkpoint.keep",
 )
 NOT_NEGATIVE = (
+    "checkpoint.keep_every",
     "schedule.hinted_plays",
     "schedule.instances",
     "hints.placebo",
@@ -167,6 +168,7 @@ class Designer:
     prompts: str = setting("full", "prompt set: 'full' for language models, 'small' for laptops")
     prefill: str = setting("", "start of the reply, written for the designer (helps small models)")
     difficulty: str = setting("medium", "difficulty word in the prompt: easy, medium or hard")
+    trained: bool = setting(True, "learn from writing; False = from playing alone")
     attempts: int = setting(5, "tries a slot has to get a valid environment")
     temperature: float = setting(0.6, "sampling temperature")
     top_p: float = setting(0.95, "nucleus mass; 1 = off")
@@ -348,6 +350,16 @@ class WarmStart:
 class Checkpoint:
     every: int = setting(16, "iterations between checkpoints; the last is always saved")
     keep: int = setting(3, "newest checkpoints kept")
+    keep_every: int = setting(
+        16, "the checkpoint of every multiple of this is kept for good; 0 = of none"
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class Trackers:
+    tensorboard: bool = setting(False, "write metrics for TensorBoard too, into tensorboard/")
+    wandb: str = setting("", "project of Weights & Biases to log to; empty = off")
+    wandb_mode: str = setting("offline", "'offline' (sync wandb/ later) or 'online'")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -372,6 +384,7 @@ class Config:
     learner: Learner = dataclasses.field(default_factory=Learner)
     warm_start: WarmStart = dataclasses.field(default_factory=WarmStart)
     checkpoint: Checkpoint = dataclasses.field(default_factory=Checkpoint)
+    trackers: Trackers = dataclasses.field(default_factory=Trackers)
 
 
 def default_config() -> ml_collections.ConfigDict:
@@ -424,6 +437,7 @@ def _check(config: Config) -> None:
     one_of("model.experts", config.model.experts, ("ragged_dot", "gmm", "blocks"))
     one_of("model.parameter_dtype", config.model.parameter_dtype, ("float32", "bfloat16"))
     one_of("model.compute_dtype", config.model.compute_dtype, ("float32", "bfloat16"))
+    one_of("trackers.wandb_mode", config.trackers.wandb_mode, ("offline", "online"))
     one_of("learner.role_weighting", learner.role_weighting, ("paper", "balanced"))
     one_of("rewards.kind", config.rewards.kind, REWARD_KINDS)
     one_of("hints.author", config.hints.author, ("policy", "environment", "endpoint"))

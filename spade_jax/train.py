@@ -1,7 +1,7 @@
 """Self-play training: ``python -m spade_jax.train --config=configs/laptop.py --workdir=DIR``.
 
 The same command on the same directory continues the run from its last checkpoint
-(``config.checkpoint.every``).
+(``config.checkpoint.every``). SIGTERM saves a checkpoint and ends with status 0.
 """
 
 import asyncio
@@ -9,9 +9,11 @@ import contextlib
 import fcntl
 import json
 import os
+import signal
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import jax
 from absl import app, flags, logging
@@ -36,23 +38,47 @@ from spade_jax.selfplay.batch import ROLES
 from spade_jax.selfplay.cycle import Cycle
 from spade_jax.selfplay.records import Records
 from spade_jax.selfplay.state import State
+from spade_jax.trackers import Trackers
 
-MAY_CHANGE = ("checkpoint.every", "checkpoint.keep", "warm_start.cache")
+MAY_CHANGE = (
+    "checkpoint.every",
+    "checkpoint.keep",
+    "checkpoint.keep_every",
+    "corpus.data_dir",
+    "trackers.tensorboard",
+    "trackers.wandb",
+    "trackers.wandb_mode",
+    "warm_start.cache",
+)
 """Settings that may differ between the starts of one run: they change nothing in it."""
 _CONFIG = config_flags.DEFINE_config_file("config", None, "a file of configs/", lock_config=True)
 _WORKDIR = flags.DEFINE_string(
     "workdir", "runs/default", "run directory; an existing one is continued"
 )
+_ALLOW_CONFIG_CHANGE = flags.DEFINE_bool(
+    "allow-config-change", False, "continue a run that was begun with other settings"
+)
 
 
-async def train(settings: config.Config, workdir: Path, console: Console) -> None:
+async def train(
+    settings: config.Config, workdir: Path, console: Console, allow_config_change: bool = False
+) -> None:
     """Runs or continues ``settings.iterations`` iterations in ``workdir`` and prints a summary.
 
+    SIGTERM and an interrupt save the run as it was before the present iteration and return.
+
+    Args:
+      allow_config_change: continue a run that was begun with other settings.
+
     Raises:
+      config.ConfigError: the directory is in use or, unless allowed, of a run with other settings.
       summary.RunFailed: the run ended without enough environments or undecided play.
     """
-    with claim(workdir, settings):
-        await _train(settings, workdir, console)
+    with claim(workdir, settings, console, allow_config_change):
+        try:
+            await _train(settings, workdir, console)
+        except asyncio.CancelledError:
+            console.print(f"stopped and saved; the same command continues {workdir}")
 
 
 async def _train(settings: config.Config, workdir: Path, console: Console) -> None:
@@ -62,42 +88,84 @@ async def _train(settings: config.Config, workdir: Path, console: Console) -> No
     renderer = Renderer(tokenizer, template_options={"enable_thinking": settings.model.thinking})
     learner = Learner(model, settings.learner, ROLES)
     corpus = _corpus(settings)
-    state = State.fresh(settings.memory)
     records = Records(workdir)
+    if corpus is not None:
+        records.corpus(corpus.documents, corpus.bad_rows)
 
-    with Checkpoints(workdir / "checkpoints", settings.checkpoint.keep) as checkpoints:
-        if (step := checkpoints.latest()) is not None:
-            learner.state, data = checkpoints.restore(step, learner.state)
-            state = State.from_json(data["selfplay"], settings.memory)
-            if corpus is not None:
-                corpus.set_state(data["corpus"])
+    kept = settings.checkpoint
+    with Checkpoints(workdir / "checkpoints", kept.keep, kept.keep_every) as checkpoints:
+        state = _restore(checkpoints, learner, corpus, settings)
+        if state.iteration:
             console.print(f"continuing after iteration {state.iteration - 1}")
         records.drop_metrics_from(state.iteration)
+        # From here on there is something to save: a signal ends the iteration, not the process.
+        task = asyncio.current_task()
+        assert task is not None
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
 
         async with EnvironmentHost(settings.sandbox) as host:
             console.print(str(host.report), highlight=False, markup=False)
             native = NativeSampler(model, settings.sampler, settings.seed)
             sampler: Sampler = Waves(native) if settings.sampler.deterministic else native
             sampler.update(learner.params, state.iteration)
-            with RunProgress("iteration", settings.iterations, state.iteration, console) as bar:
+            with (
+                RunProgress("iteration", settings.iterations, state.iteration, console) as bar,
+                Trackers(settings.trackers, workdir, state.iteration) as trackers,
+            ):
                 cycle = Cycle(
                     settings, state, learner, sampler, host, renderer, corpus, records, bar
                 )
-                while state.iteration < settings.iterations:
-                    row = await cycle.run_iteration()
+                async for row in _iterations(cycle, learner, corpus, checkpoints):
                     records.metrics(row)
-                    if (
-                        state.iteration % settings.checkpoint.every == 0
-                        or state.iteration == settings.iterations
-                    ):
-                        position = corpus.get_state() if corpus else None
-                        data = {"selfplay": state.to_json(), "corpus": position}
-                        checkpoints.save(state.iteration, learner.state, data)
+                    trackers.log(row)
                     bar.step(summary.line(row))
 
     rows = records.read_metrics()
     summary.show(rows, workdir, console)
     summary.check(rows, workdir)
+
+
+def _restore(
+    checkpoints: Checkpoints,
+    learner: Learner,
+    corpus: corpora.Corpus | None,
+    settings: config.Config,
+) -> State:
+    """Takes everything back to the latest checkpoint; to the beginning where there is none."""
+    if (step := checkpoints.latest()) is None:
+        return State.fresh(settings.memory)
+    learner.state, data = checkpoints.restore(step, learner.state)
+    if corpus is not None:
+        corpus.set_state(data["corpus"])
+    return State.from_json(data["selfplay"], settings.memory)
+
+
+async def _iterations(
+    cycle: Cycle, learner: Learner, corpus: corpora.Corpus | None, checkpoints: Checkpoints
+) -> AsyncIterator[dict[str, Any]]:
+    """Runs what is left of the run, saving as the config says; gives each iteration's metrics."""
+    settings, state = cycle.settings, cycle.state
+
+    def snapshot() -> dict[str, Any]:
+        position = corpus.get_state() if corpus else None
+        return {"selfplay": state.to_json(), "corpus": position}
+
+    before = snapshot()
+    while (iteration := state.iteration) < settings.iterations:
+        try:
+            row = await cycle.run_iteration()
+        except asyncio.CancelledError:
+            # Learning waits for nothing: whoever was cancelled while waiting has not yet learned.
+            if checkpoints.latest() != iteration:
+                checkpoints.save(iteration, learner.state, before)
+            raise
+        before = snapshot()
+        yield row
+        if (
+            state.iteration % settings.checkpoint.every == 0
+            or state.iteration == settings.iterations
+        ):
+            checkpoints.save(state.iteration, learner.state, before)
 
 
 def _corpus(settings: config.Config) -> corpora.Corpus | None:
@@ -110,7 +178,9 @@ def _corpus(settings: config.Config) -> corpora.Corpus | None:
 
 
 @contextlib.contextmanager
-def claim(workdir: Path, settings: config.Config) -> Iterator[None]:
+def claim(
+    workdir: Path, settings: config.Config, console: Console, allow_config_change: bool = False
+) -> Iterator[None]:
     """Holds the run directory for this process; writes the config, or compares it with the run's.
 
     Where nothing has been made yet, the new config replaces an old one.
@@ -131,11 +201,11 @@ def claim(workdir: Path, settings: config.Config) -> Iterator[None]:
                 f"--workdir={workdir}: another process is training here; wait for it or name "
                 "another directory"
             ) from error
-        _compare(workdir, settings)
+        _compare(workdir, settings, console, allow_config_change)
         yield
 
 
-def _compare(workdir: Path, settings: config.Config) -> None:
+def _compare(workdir: Path, settings: config.Config, console: Console, allow: bool) -> None:
     path = workdir / "config.json"
     wanted = json.loads(json.dumps(config.to_dict(settings)))
     begun = (workdir / policy.INITIAL).exists() or (workdir / "metrics.jsonl").exists()
@@ -146,11 +216,14 @@ def _compare(workdir: Path, settings: config.Config) -> None:
             for name, old, new in config.differences(found, wanted)
             if name not in MAY_CHANGE
         ]
-        if differences:
+        shown = "\n".join(differences)
+        if differences and not allow:
             raise config.ConfigError(
-                f"{workdir} holds a run with other settings; use a new --workdir or the same "
-                "settings:\n" + "\n".join(differences)
+                f"{workdir} holds a run with other settings; use a new --workdir, the same "
+                f"settings, or --allow-config-change to continue with the new ones:\n{shown}"
             )
+        if differences:
+            console.print(f"settings change:\n{shown}", markup=False, highlight=False)
     temporary = workdir / "config.json.tmp"
     temporary.write_text(json.dumps(wanted, indent=1) + "\n", encoding="utf-8")
     temporary.replace(path)
@@ -176,7 +249,8 @@ def main(argv: list[str]) -> None:
     try:
         settings = config.from_config_dict(_CONFIG.value)
         validation.modes(settings.validation)
-        asyncio.run(train(settings, Path(_WORKDIR.value), console))
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))  # until there is something to save
+        asyncio.run(train(settings, Path(_WORKDIR.value), console, _ALLOW_CONFIG_CHANGE.value))
     except (
         CheckpointError,
         EnvironmentFault,

@@ -22,8 +22,7 @@ CHATML = (
 )
 
 
-@pytest.fixture(scope="session")
-def byte_tokenizer() -> PreTrainedTokenizerFast:
+def make_byte_tokenizer() -> PreTrainedTokenizerFast:
     """One token a byte, plus ChatML's control tokens."""
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
     vocabulary = {letter: index for index, letter in enumerate(alphabet)}
@@ -38,6 +37,11 @@ def byte_tokenizer() -> PreTrainedTokenizerFast:
     )
     tokenizer.chat_template = CHATML
     return tokenizer
+
+
+@pytest.fixture(scope="session")
+def byte_tokenizer() -> PreTrainedTokenizerFast:
+    return make_byte_tokenizer()
 
 
 @pytest.fixture(scope="session")

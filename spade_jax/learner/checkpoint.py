@@ -25,11 +25,19 @@ class Checkpoints:
     killed process leaves nothing that :meth:`latest` would pick.
     """
 
-    def __init__(self, directory: str | pathlib.Path, keep: int, writable: bool = True) -> None:
+    def __init__(
+        self,
+        directory: str | pathlib.Path,
+        keep: int,
+        keep_every: int = 0,
+        writable: bool = True,
+    ) -> None:
+        """Keeps the newest ``keep`` steps, and for good the multiples of ``keep_every``."""
         self.directory = pathlib.Path(directory).absolute()
         # A reader must leave alone what a running trainer is about to finish.
         options = ocp.CheckpointManagerOptions(
             max_to_keep=keep if writable else None,
+            keep_period=(keep_every or None) if writable else None,
             enable_async_checkpointing=writable,
             cleanup_tmp_directories=writable,
             create=writable,

@@ -152,9 +152,10 @@ class Cycle:
         if not present:
             written = with_placebos(written, settings, iteration)
         state.environments = sorted([*present, *written], key=lambda item: item.slot)
-        state.parked += written
-        if settings.designer.penalise_invalid:
-            state.parked += invalid(attempts, iteration)
+        if settings.designer.trained:
+            state.parked += written
+            if settings.designer.penalise_invalid:
+                state.parked += invalid(attempts, iteration)
         by_slot = {environment.slot: environment for environment in written}
         for attempt in attempts:
             if attempt.outcome == "accepted":

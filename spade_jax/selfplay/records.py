@@ -3,10 +3,11 @@
 import dataclasses
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from spade_jax.data.corpus import BadRow, Document
 from spade_jax.selfplay.agent import Episode
 from spade_jax.selfplay.designer import Attempt
 from spade_jax.selfplay.state import Environment
@@ -78,6 +79,14 @@ class Records:
         }
         name = f"{environment.name}_{episode.arm}_{episode.play:03d}.json"
         _write(self._folder("episodes", f"{episode.iteration:05d}") / name, facts)
+
+    def corpus(self, documents: Sequence[Document], bad_rows: Sequence[BadRow]) -> None:
+        """How many documents there are, and every row of the corpus that is none."""
+        facts = {
+            "documents": len(documents),
+            "bad_rows": [dataclasses.asdict(row) for row in bad_rows],
+        }
+        _write(self.workdir / "corpus.json", facts)
 
     def metrics(self, row: Mapping[str, Any]) -> None:
         with (self.workdir / "metrics.jsonl").open("a") as file:
