@@ -97,7 +97,7 @@ async def _train(settings: config.Config, workdir: Path, console: Console) -> No
         state = _restore(checkpoints, learner, corpus, settings)
         if state.iteration:
             console.print(f"continuing after iteration {state.iteration - 1}")
-        records.drop_metrics_from(state.iteration)
+        records.drop_from(state.iteration)
         # From here on there is something to save: a signal ends the iteration, not the process.
         task = asyncio.current_task()
         assert task is not None

@@ -4,8 +4,8 @@
 
 Everything is real (sandbox, checks, sampler, learner, checkpoints) but what no model this small can
 do: the designer's programs are made up from the request's name, and a message that does not end is
-ended. The games can be won by chance, so there is something to learn. ``--phase save`` is the writing of the
-checkpoint that ends the iteration.
+ended. The games can be won by chance, so there is something to learn. ``--phase save`` is the
+writing of the checkpoint that ends the iteration.
 """
 
 import argparse

@@ -94,6 +94,7 @@ class Cycle:
         paid = payment.pay(due, state, self.settings.rewards)
         designed = batch.designer_trajectories(due, paid, episodes, self.settings)
         played = batch.agent_trajectories(episodes, self.settings)
+        self._record_designers(due, paid, designed)
         row.designer(due, paid, state.averages, self.settings.rewards)
         row.batch(played, designed)
 
@@ -225,6 +226,27 @@ class Cycle:
         iteration, delay = self.state.iteration, self.settings.schedule.delay
         last = iteration == self.settings.iterations - 1
         return [item for item in self.state.parked if last or item.written + delay <= iteration]
+
+    def _record_designers(
+        self,
+        due: Sequence[Environment | Invalid],
+        paid: Sequence[float | None],
+        designed: Sequence[Trajectory],
+    ) -> None:
+        """``designed``: a trajectory for each of ``due`` that was paid, in their order."""
+        trained = iter(designed)
+        for item, reward in zip(due, paid, strict=True):
+            advantage = None if reward is None else next(trained).advantage
+            if isinstance(item, Environment):
+                returns = self.state.ledger.returns(item.sha)
+                self._records.designer(
+                    self.state.iteration,
+                    item,
+                    win_rate=sum(returns) / len(returns) if returns else None,
+                    regret=payment.regret(item, self.state.ledger),
+                    reward=reward,
+                    advantage=advantage,
+                )
 
     @contextlib.contextmanager
     def _phase(self, name: str, total: int) -> Iterator[None]:

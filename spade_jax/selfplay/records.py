@@ -1,6 +1,7 @@
 """The run directory: everything a person may want to read of a run, written as it happens."""
 
 import dataclasses
+import hashlib
 import json
 import os
 from collections.abc import Mapping, Sequence
@@ -10,19 +11,22 @@ from typing import Any
 from spade_jax.data.corpus import BadRow, Document
 from spade_jax.selfplay.agent import Episode
 from spade_jax.selfplay.designer import Attempt
+from spade_jax.selfplay.manifest import Manifest
 from spade_jax.selfplay.state import Environment
 
 
 class Records:
     """Writers of one run directory. Writing a thing again replaces it, so a resume is harmless.
 
-    Layout: ``metrics.jsonl``, ``environments/NAME/{environment.json,source.py,hint.txt,
-    checks.json}``, ``rejections/NAME.json``, ``episodes/ITERATION/NAME_ARM_PLAY.json``.
+    Layout: ``metrics.jsonl``, ``corpus.json``, ``manifest/TABLE/ITERATION.parquet``,
+    ``environments/NAME/{environment.json,source.py,hint.txt,checks.json}``,
+    ``rejections/NAME.json``, ``episodes/ITERATION/NAME_ARM_PLAY.json``.
     """
 
     def __init__(self, workdir: Path):
         self.workdir = workdir
         workdir.mkdir(parents=True, exist_ok=True)
+        self._manifest = Manifest(workdir / "manifest")
 
     def environment(self, environment: Environment, attempt: Attempt) -> None:
         folder = self._folder("environments", environment.name)
@@ -43,6 +47,10 @@ class Records:
         }
         _write(folder / "environment.json", facts)
         _write(folder / "checks.json", _checks(attempt))
+        self._attempt(environment.written, attempt)
+        columns = ("sha", "name", "skill", "written", "slot", "document", "exemplars", "hint")
+        known = {column: getattr(environment, column) for column in columns}
+        self._manifest.add("environments", attempt=attempt.number, **known)
 
     def rejection(self, iteration: int, attempt: Attempt) -> None:
         name = f"{iteration:05d}_{attempt.slot.index:03d}_{attempt.number}"
@@ -59,6 +67,28 @@ class Records:
             "checks": _checks(attempt),
         }
         _write(self._folder("rejections") / f"{name}.json", facts)
+        self._attempt(iteration, attempt)
+
+    def _attempt(self, iteration: int, attempt: Attempt) -> None:
+        source = attempt.source.encode()
+        checks = [
+            {**check, "measurements": json.dumps(check["measurements"])}
+            for check in _checks(attempt)
+        ]
+        self._manifest.add(
+            "attempts",
+            written=iteration,
+            slot=attempt.slot.index,
+            attempt=attempt.number,
+            skill=attempt.slot.skill,
+            document=attempt.document.id if attempt.document else None,
+            exemplars=[record.environment for record in attempt.exemplars],
+            outcome=attempt.outcome,
+            reason=attempt.reason,
+            sha=hashlib.sha256(source).hexdigest() if source else None,
+            tokens=sum(attempt.sample.trained) if attempt.sample else None,
+            checks=checks,
+        )
 
     def episode(self, episode: Episode) -> None:
         environment = episode.environment
@@ -79,6 +109,29 @@ class Records:
         }
         name = f"{environment.name}_{episode.arm}_{episode.play:03d}.json"
         _write(self._folder("episodes", f"{episode.iteration:05d}") / name, facts)
+        columns = ("sha", "iteration", "arm", "seed", "status", "return", "tokens")
+        known = {column: facts[column] for column in columns}
+        self._manifest.add("plays", play=episode.play, turns=len(episode.turns), **known)
+
+    def designer(
+        self,
+        iteration: int,
+        environment: Environment,
+        win_rate: float | None,
+        regret: float | None,
+        reward: float | None,
+        advantage: float | None,
+    ) -> None:
+        """What the environment's designer was paid in ``iteration``; None = there was nothing."""
+        self._manifest.add(
+            "designers",
+            sha=environment.sha,
+            trained=iteration,
+            win_rate=win_rate,
+            regret=regret,
+            reward=reward,
+            advantage=advantage,
+        )
 
     def corpus(self, documents: Sequence[Document], bad_rows: Sequence[BadRow]) -> None:
         """How many documents there are, and every row of the corpus that is none."""
@@ -89,6 +142,8 @@ class Records:
         _write(self.workdir / "corpus.json", facts)
 
     def metrics(self, row: Mapping[str, Any]) -> None:
+        """The row of an iteration, and its part of the manifest."""
+        self._manifest.flush(row["iteration"])
         with (self.workdir / "metrics.jsonl").open("a") as file:
             file.write(json.dumps(row) + "\n")
 
@@ -98,8 +153,9 @@ class Records:
             return []
         return [json.loads(line) for line in path.read_text().splitlines() if line.endswith("}")]
 
-    def drop_metrics_from(self, iteration: int) -> None:
+    def drop_from(self, iteration: int) -> None:
         """Removes the rows of iterations that a resumed run is about to repeat."""
+        self._manifest.drop_from(iteration)
         rows = [row for row in self.read_metrics() if row["iteration"] < iteration]
         text = "".join(json.dumps(row) + "\n" for row in rows)
         temporary = self.workdir / "metrics.jsonl.tmp"
