@@ -33,14 +33,16 @@ from spade_jax.sandbox.host import EnvironmentHost
 from spade_jax.sandbox.limits import InsufficientTierError
 
 TOOLS_BASE = "ToolUseBaseEnv"
-MEANING = {
-    "presolved": "won by an empty first message",
-    "not_trivial": "won by random or constant play",
-    "solvable": "unsolvable by its own solution",
+NAMES = {
+    "presolved": "won at reset",
+    "not_trivial": "won by random play",
+    "solvable": "unsolvable",
     "deterministic": "not deterministic",
-    "duplicate": "near-duplicate of an earlier one",
+    "duplicate": "near-duplicate",
 }
-"""What a failure is called; that of any other check is 'fails NAME'."""
+"""What a failure is called; that of any other check is 'fails NAME'. ``presolved``: an empty first
+message wins. ``not_trivial`` covers constant play too. ``solvable``: the environment's own solution
+does not win. ``duplicate``: of one that stands earlier in the pool."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -153,18 +155,19 @@ def rates(outcomes: Sequence[dict[str, str]]) -> list[Rate]:
         low, high = 0.0, 1.0
         if asked:
             low, high = scipy.stats.binomtest(failed, asked).proportion_ci(method="wilson")
-        meaning = MEANING.get(name, f"fails {name}")
-        found.append(Rate(meaning, failed, asked, statuses["unproven"], float(low), float(high)))
+        failure = NAMES.get(name, f"fails {name}")
+        found.append(Rate(failure, failed, asked, statuses["unproven"], float(low), float(high)))
     return sorted(found, key=lambda rate: -rate.failed / max(rate.asked, 1))
 
 
 def show(found: Sequence[Rate], console: Console) -> None:
     table = Table(title="Failures", title_justify="left")
-    for heading in ("failure", "environments", "of", "rate", "95 % interval", "unproven"):
-        table.add_column(heading, justify="left" if heading == "failure" else "right")
+    table.add_column("failure", no_wrap=True)
+    for heading in ("failed", "of", "rate", "95 % interval", "unproven"):
+        table.add_column(heading, justify="right", no_wrap=True)
     for rate in found:
         share = f"{rate.failed / rate.asked:.1%}" if rate.asked else "–"
-        interval = f"{rate.low:.1%} – {rate.high:.1%}" if rate.asked else "–"
+        interval = f"{rate.low:.1%}–{rate.high:.1%}" if rate.asked else "–"
         counts = (str(rate.failed), str(rate.asked), share, interval, str(rate.unproven))
         table.add_row(rate.failure, *counts)
     console.print(table)

@@ -50,7 +50,9 @@ def _tensorboard(stack: contextlib.ExitStack, workdir: Path, first: int) -> Log:
         import tensorboardX
     except ImportError as error:
         raise _missing("tensorboard") from error
-    writer = tensorboardX.SummaryWriter(str(workdir / "tensorboard"), purge_step=first)
+    writer = tensorboardX.SummaryWriter(
+        str(workdir / "tensorboard"), purge_step=first, filename_suffix=f".{first:05d}"
+    )
     stack.callback(writer.close)
 
     def log(iteration: int, values: Values) -> None:

@@ -47,9 +47,9 @@ POOL = {
     "tools.py": "class ShopEnv(ToolUseBaseEnv):\n    pass\n",
 }
 FAILURES = {
-    "won by an empty first message": {"gift.py"},
-    "won by random or constant play": {"gift.py"},
-    "unsolvable by its own solution": {"impossible.py"},
+    "won at reset": {"gift.py"},
+    "won by random play": {"gift.py"},
+    "unsolvable": {"impossible.py"},
     "not deterministic": {"chance.py"},
     "fails parses": {"broken.py"},
 }

@@ -18,7 +18,7 @@ from spade_jax.learner.packing import Trajectory
 from spade_jax.sampling.interface import Sampler
 from spade_jax.sampling.rendering import Renderer
 from spade_jax.sandbox.host import EnvironmentHost
-from spade_jax.selfplay import batch, metrics, payment, schedule
+from spade_jax.selfplay import batch, diagnostics, metrics, payment, schedule
 from spade_jax.selfplay.agent import Agent, Episode
 from spade_jax.selfplay.designer import Designer, Slot, invalid, solutions
 from spade_jax.selfplay.hints import with_placebos, write_hints
@@ -89,6 +89,7 @@ class Cycle:
         episodes = await self._play()
         self._enter(episodes)
         row.play(plan.slots, state.environments, episodes, state.ledger)
+        row.values.update(diagnostics.of_play(episodes) | diagnostics.of_arms(episodes))
 
         due = self._due()
         paid = payment.pay(due, state, self.settings.rewards)
@@ -97,6 +98,7 @@ class Cycle:
         self._record_designers(due, paid, designed)
         row.designer(due, paid, state.averages, self.settings.rewards)
         row.batch(played, designed)
+        row.values.update(diagnostics.of_batch(played, designed))
 
         with self._phase("learn", 1):
             row.learner(self._learner.update([*designed, *played]))
