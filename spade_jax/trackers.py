@@ -2,6 +2,7 @@
 
 import contextlib
 import numbers
+import typing
 import uuid
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -73,7 +74,7 @@ def _wandb(stack: contextlib.ExitStack, settings: config.Trackers, workdir: Path
         identity.write_text(uuid.uuid4().hex)
     run = wandb.init(
         project=settings.wandb,
-        mode=settings.wandb_mode,
+        mode=typing.cast(Any, settings.wandb_mode),
         dir=workdir,
         id=identity.read_text(),
         name=workdir.name,
