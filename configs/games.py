@@ -12,10 +12,10 @@ Sizes: ``4b`` (Qwen3-4B-Instruct-2507, the default), ``8b`` (Qwen3-8B) and ``30b
     two_skills            Mathematical Reasoning and Pattern Recognition, both in every epoch
 
 Topology: the published runs took one node of 8 accelerators of 80 GB. In float32 the weights,
-gradients and optimizer state of 4b take about 64 GB, to which come the sampler's copy and its cache
-(``config.sampler.cache_mb``). Expect 400 iterations of up to 384 agent and, every fourth, 24 designer
-trajectories. The corpus is built once beforehand (docs/data.md). Where these figures differ from the
-published ones, docs/method.md says why.
+gradients and optimizer state of 4b take about 64 GB, to which come the sampler's copy and its
+cache (``config.sampler.cache_mb``). Expect 400 iterations of up to 384 agent and, every fourth, 24
+designer trajectories. The corpus is built once beforehand (docs/data.md). Where these figures
+differ from the published ones, docs/method.md says why.
 """
 
 from spade_jax import config as config_lib

@@ -3,6 +3,8 @@
 Uses the laptop's taught model; whoever has not run the main job before waits for the lesson once.
 """
 
+import dataclasses
+import io
 import json
 import os
 import signal
@@ -12,11 +14,12 @@ import time
 
 import numpy as np
 import pytest
+import rich.console
 import safetensors.numpy
 import torch
 import transformers
 
-from spade_jax import export
+from spade_jax import config, export, train
 
 SMALL = (
     "--config=configs/laptop.py",
@@ -108,6 +111,27 @@ def test_other_settings_in_the_same_directory_are_refused(finished):
     assert "0.5 asked for" in refused.stdout
 
 
+def test_a_changed_config_is_shown_and_refused_unless_allowed(tmp_path):
+    old = config.Config(iterations=7)
+    new = dataclasses.replace(old, iterations=9, trackers=config.Trackers(tensorboard=True))
+
+    def claim(settings, allow=False):
+        console = rich.console.Console(file=io.StringIO(), width=200)
+        with train.claim(tmp_path, settings, console, allow):
+            return console.file.getvalue()
+
+    claim(old)
+    (tmp_path / "metrics.jsonl").touch()
+    with pytest.raises(config.ConfigError, match=r"--allow-config-change") as refused:
+        claim(new)
+    difference = "config.iterations: 7 there, 9 asked for"
+    assert difference in str(refused.value)
+    assert "trackers" not in str(refused.value)  # may always change
+    assert difference in claim(new, allow=True)
+    assert claim(new) == ""
+    assert json.loads((tmp_path / "config.json").read_text())["iterations"] == 9
+
+
 def test_killed_and_continued_equals_unbroken(finished, tmp_path):
     whole, _ = finished
     workdir = tmp_path / "killed"
@@ -146,7 +170,7 @@ def test_the_export_is_the_trained_policy_for_transformers(finished, tmp_path):
     )
     from flax import nnx
 
-    from spade_jax import config, policy
+    from spade_jax import policy
 
     model_config, params, tokenizer = export.of_run(workdir, None)
     settings = config.from_config_dict(json.loads((workdir / "config.json").read_text()))
