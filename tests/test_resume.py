@@ -106,6 +106,39 @@ def test_the_kills_are_spread_over_every_phase():
     assert set(phases) == set(PHASES[True])
 
 
+CLAIM = """
+import dataclasses, sys
+from pathlib import Path
+from rich.console import Console
+from spade_jax import config, train
+
+workdir, iterations, allow = Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3:] == ["allow"]
+trackers = config.Trackers(tensorboard=iterations > 7)
+settings = config.Config(iterations=iterations, trackers=trackers)
+try:
+    with train.claim(workdir, settings, Console(width=200), allow):
+        (workdir / "metrics.jsonl").touch()
+        print("claimed")
+except config.ConfigError as error:
+    print("refused:", error)
+"""
+
+
+def test_a_changed_config_is_shown_and_refused_unless_allowed(tmp_path):
+    def claim(*arguments):
+        command = [sys.executable, "-c", CLAIM, str(tmp_path), *arguments]
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+    difference = "  config.iterations: 7 there, 9 asked for\n"
+    assert claim("7") == "claimed\n"
+    refused = claim("9")
+    assert refused.startswith("refused:")
+    assert refused.endswith(difference)  # trackers may always change
+    assert "--allow-config-change" in refused
+    assert claim("9", "allow") == f"settings change:\n{difference}claimed\n"
+    assert claim("9") == "claimed\n"
+
+
 def test_sigterm_saves_and_ends_well(whole):
     workdir = whole.with_name("terminated")
     moment = ("--phase", "play", "--iteration", 1, "--delay", 0.01)

@@ -3,8 +3,6 @@
 Uses the laptop's taught model; whoever has not run the main job before waits for the lesson once.
 """
 
-import dataclasses
-import io
 import json
 import os
 import signal
@@ -14,12 +12,11 @@ import time
 
 import numpy as np
 import pytest
-import rich.console
 import safetensors.numpy
 import torch
 import transformers
 
-from spade_jax import config, export, train
+from spade_jax import export
 
 SMALL = (
     "--config=configs/laptop.py",
@@ -111,27 +108,6 @@ def test_other_settings_in_the_same_directory_are_refused(finished):
     assert "0.5 asked for" in refused.stdout
 
 
-def test_a_changed_config_is_shown_and_refused_unless_allowed(tmp_path):
-    old = config.Config(iterations=7)
-    new = dataclasses.replace(old, iterations=9, trackers=config.Trackers(tensorboard=True))
-
-    def claim(settings, allow=False):
-        console = rich.console.Console(file=io.StringIO(), width=200)
-        with train.claim(tmp_path, settings, console, allow):
-            return console.file.getvalue()
-
-    claim(old)
-    (tmp_path / "metrics.jsonl").touch()
-    with pytest.raises(config.ConfigError, match=r"--allow-config-change") as refused:
-        claim(new)
-    difference = "config.iterations: 7 there, 9 asked for"
-    assert difference in str(refused.value)
-    assert "trackers" not in str(refused.value)  # may always change
-    assert difference in claim(new, allow=True)
-    assert claim(new) == ""
-    assert json.loads((tmp_path / "config.json").read_text())["iterations"] == 9
-
-
 def test_killed_and_continued_equals_unbroken(finished, tmp_path):
     whole, _ = finished
     workdir = tmp_path / "killed"
@@ -170,7 +146,7 @@ def test_the_export_is_the_trained_policy_for_transformers(finished, tmp_path):
     )
     from flax import nnx
 
-    from spade_jax import policy
+    from spade_jax import config, policy
 
     model_config, params, tokenizer = export.of_run(workdir, None)
     settings = config.from_config_dict(json.loads((workdir / "config.json").read_text()))
