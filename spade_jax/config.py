@@ -9,13 +9,12 @@ sees only those. An unknown key, a wrong type or an impossible combination is a
 
 import dataclasses
 import difflib
-import math
 from collections.abc import Mapping
 from typing import Any
 
 import ml_collections
 
-from spade_jax import config_tree
+from spade_jax import config_ranges, config_tree
 from spade_jax.config_tree import ConfigError as ConfigError
 from spade_jax.config_tree import differences as differences
 
@@ -45,72 +44,6 @@ REWARD_KINDS = (
     "learning_potential",
     "late_gain",
     "trend_gain",
-)
-
-
-POSITIVE = (
-    "iterations",
-    "schedule.k",
-    "schedule.delay",
-    "schedule.slots",
-    "schedule.plain_plays",
-    "designer.attempts",
-    "designer.max_tokens",
-    "agent.max_tokens",
-    "agent.max_turns",
-    "hints.max_tokens",
-    "sampler.slots",
-    "sampler.context",
-    "sampler.cache_mb",
-    "sampler.prefill_chunk",
-    "sampler.decode_steps",
-    "learner.rows",
-    "learner.row_length",
-    "agent.max_episode_tokens",
-    "validation.seeds",
-    "validation.random_episodes",
-    "sandbox.memory_mb",
-    "sandbox.cpu_seconds",
-    "sandbox.message_bytes",
-    "sandbox.instances",
-    "warm_start.steps",
-    "warm_start.batch_tokens",
-    "checkpoint.every",
-    "checkpoint.keep",
-)
-NOT_NEGATIVE = (
-    "checkpoint.keep_every",
-    "schedule.hinted_plays",
-    "schedule.instances",
-    "hints.placebo",
-    "memory.capacity",
-    "memory.exemplars",
-    "memory.avoid",
-    "designer.top_k",
-    "agent.top_k",
-    "hints.top_k",
-    "hints.temperature",
-    "learner.weight_decay",
-    "learner.kl_coefficient",
-    "learner.entropy_coefficient",
-    "rewards.regret_weight",
-    "rewards.anchor_weight",
-    "rewards.variance_weight",
-)
-ABOVE_ZERO = (
-    "rewards.regret_scale",
-    "rewards.anchor_ramp",
-    "rewards.scale_cap",
-    "designer.deadline",
-    "designer.top_p",
-    "agent.top_p",
-    "hints.top_p",
-    "sandbox.open_timeout",
-    "sandbox.step_timeout",
-    "learner.learning_rate",
-    "learner.clip_norm",
-    "learner.importance_cap",
-    "warm_start.learning_rate",
 )
 
 
@@ -445,19 +378,7 @@ def _check(config: Config) -> None:
     for skill in schedule.skills:
         one_of("schedule.skills", skill, GAME_SKILLS)
 
-    def value_of(name: str) -> Any:
-        value: Any = config
-        for part in name.split("."):
-            value = getattr(value, part)
-        return value
-
-    for name in POSITIVE:
-        require(value_of(name) >= 1, name, f"must be at least 1, got {value_of(name)}")
-    for name in NOT_NEGATIVE:
-        require(value_of(name) >= 0, name, f"must not be negative, got {value_of(name)}")
-    for name in ABOVE_ZERO:
-        value = value_of(name)
-        require(0 < value < math.inf, name, f"must be above 0 and finite, got {value}")
+    config_ranges.require(config)
     for axis, devices in dataclasses.asdict(config.mesh).items():
         require(devices == 1, f"mesh.{axis}", "train runs on one device yet; set it to 1")
     require(

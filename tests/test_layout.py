@@ -9,7 +9,8 @@ ROOT = Path(spade_jax.__file__).parent
 
 # A package may import those of lower rank and itself. Entry points and warm_start stand on top.
 RANK = {
-    "config_tree": -1,
+    "config_tree": -2,
+    "config_ranges": -1,
     "config": 0,
     "cache": 0,
     "sandbox": 1,
