@@ -53,6 +53,7 @@ def _recipe(size: str):
     config.iterations = 400
     config.model.source = MODELS[size]
     config.model.compute_dtype = "bfloat16"
+    config.model.thinking = size == "8b"
     config.schedule.update(k=4, delay=4, slots=24, plain_plays=16, hinted_plays=16)
     config.schedule.update(skills=config_lib.GAME_SKILLS, active_skills=3)
     config.designer.update(difficulty="medium", attempts=5, deadline=900.0)

@@ -32,6 +32,7 @@ PUBLISHED = {
         "Qwen/Qwen3-8B",
         "Qwen/Qwen3-30B-A3B-Instruct-2507",
     ),
+    "model.thinking": (False, True, False),
     "designer.attempts": 5,
     "designer.temperature": 0.6,
     "designer.top_p": 0.95,
