@@ -105,7 +105,7 @@ def _solve_rate(config):
 
 
 def _published(config):
-    config.schedule.update(plain_plays=8, instances=1)
+    config.schedule.update(plain_plays=8, instances=1, top_up=False)
     config.validation.preset = "published"
 
 

@@ -87,6 +87,7 @@ VARIANTS = {
     "published": {
         "schedule.plain_plays": 8,
         "schedule.instances": 1,
+        "schedule.top_up": False,
         "validation.preset": "published",
     },
 }

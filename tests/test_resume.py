@@ -12,6 +12,7 @@ from pathlib import Path
 
 import jax
 import numpy as np
+import orbax.checkpoint as ocp
 import pytest
 
 from spade_jax.learner.checkpoint import Checkpoints
@@ -45,7 +46,10 @@ def outcome(workdir):
     tables = {table: manifest.read(workdir, table).to_pylist() for table in manifest.SCHEMAS}
     with Checkpoints(workdir / "checkpoints", keep=1, writable=False) as checkpoints:
         step = checkpoints.latest()
-        state = checkpoints._manager.restore(step)
+        kinds = {"arrays": ocp.args.StandardRestore(), "data": ocp.args.JsonRestore()}
+        state = checkpoints._manager.restore(step, args=ocp.args.Composite(**kinds))
+        assert jax.tree.leaves(state["arrays"])
+        assert state["data"]["selfplay"]["iteration"] == step
     return rows, files, tables, step, state["data"], jax.tree.map(np.asarray, state["arrays"])
 
 
