@@ -12,7 +12,7 @@ it. Nothing crosses ``s`` or ``p`` inside the loops.
 """
 
 import functools
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -37,11 +37,11 @@ class Shards(NamedTuple):
 class _Inputs(NamedTuple):
     h_snd: jax.Array
     w_pjvd: jax.Array
-    target_sn: jax.Array
-    temperature_sn: jax.Array
-    order_sn: jax.Array
-    place_sn: jax.Array
-    count_s: jax.Array
+    target_sn: Any
+    temperature_sn: Any
+    order_sn: Any
+    place_sn: Any
+    count_s: Any
 
 
 def target_logp(

@@ -97,7 +97,8 @@ def _like(leaf: jax.ShapeDtypeStruct, dtype: jnp.dtype) -> jax.ShapeDtypeStruct:
 def _batch(learner: settings_.Learner, layout: Any) -> Batch:
     shape = (learner.rows, learner.row_length)
     integers, floats = (jax.ShapeDtypeStruct(shape, t, sharding=layout) for t in ("i4", "f4"))
-    return Batch(*[integers] * 4, *[floats] * 4, floats if learner.steps > 1 else None)
+    batch = Batch(*[integers] * 4, *[floats] * 4)
+    return batch._replace(old_logp_bt=floats) if learner.steps > 1 else batch
 
 
 def _bytes(tree: Any) -> int:

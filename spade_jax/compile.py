@@ -1,0 +1,260 @@
+"""Compiles a training step for a TPU slice that is not there, and says what it would cost.
+
+    python -m spade_jax.compile --config=configs/games.py --topology=v5p:2x2x2 --json=step.json
+
+Needs libtpu (``pip install 'spade-jax[aot]'``), no TPU and no weights. docs/compile.md explains the
+table and its keys.
+"""
+
+import os
+import sys
+
+# Before jax starts: look for no TPU here, and mind no other process that has libtpu open.
+os.environ |= {"JAX_PLATFORMS": "cpu", "TPU_SKIP_MDS_QUERY": "1", "ALLOW_MULTIPLE_LIBTPU_LOAD": "1"}
+
+import dataclasses
+import importlib.util
+import json
+import re
+import time
+from pathlib import Path
+from typing import Any
+
+import jax
+from absl import app, flags
+from jax.experimental import topologies
+from ml_collections import config_flags
+from rich.console import Console
+from rich.table import Table
+
+from spade_jax import config as config_lib
+from spade_jax.chips import CHIPS, Chip
+from spade_jax.hlo import Cost, Program
+from spade_jax.learner.logprobs import CHUNK
+from spade_jax.learner.programs import Programs
+from spade_jax.models import flops, huggingface, loading, sharding
+from spade_jax.models.config import ModelConfig, ModelError
+
+_CONFIG = config_flags.DEFINE_config_file("config", None, "a file of configs/", lock_config=True)
+_TOPOLOGY = flags.DEFINE_string("topology", "v5p:2x2x2", "chip and shape of the slice")
+_JSON = flags.DEFINE_string("json", None, "file to write the figures to")
+_LENGTH = flags.DEFINE_integer("sequence-length", None, "tokens of a row; else learner.row_length")
+_TOKENS = flags.DEFINE_integer("tokens-per-step", None, "tokens of a step; else one micro-batch")
+
+LARGEST_MFU = 0.75
+"""Above this the estimate is at fault: no published training run comes near."""
+GROUPED_MATMUL_EFFICIENCY = 0.526
+"""Of the peak, for experts, whose kernel's cycles the compiler does not know: the MFU published for
+Mixtral 8x7B on v5p (MaxText, docs/reference/models/tiering.md), most of whose FLOPs are such."""
+
+ATTENTION_EFFICIENCY = 0.6
+"""Of the peak, for splash attention: the MFU published for an 8B Llama at 64k tokens on v5p, where
+attention is most of the work (MaxText, pull request 4720)."""
+
+
+class CompileError(RuntimeError):
+    """A step that cannot be compiled for the topology: says why and what to change."""
+
+
+def compile_step(
+    settings: config_lib.Config, topology: str, tokens_per_step: int | None = None
+) -> dict[str, Any]:
+    """Figures of one training step; keys in docs/compile.md.
+
+    Raises:
+      CompileError: no libtpu, an unknown topology, a program that does not fit the memory, or an
+        estimate that cannot be true.
+      ModelError, ValueError: the mesh does not suit the model, the rows or the topology.
+    """
+    chip, devices = _devices(topology)
+    mesh = sharding.make_mesh(settings.mesh, devices)
+    model = model_config(settings.model)
+    programs = Programs.lower(model, settings, mesh)
+    compiled: dict[str, jax.stages.Compiled] = {}
+    seconds: dict[str, float] = {}
+    memory: dict[str, dict[str, int]] = {}
+    for name in ("accumulate", "add_group", "apply"):
+        start = time.perf_counter()
+        compiled[name] = _compile(getattr(programs, name), name)
+        seconds[name] = time.perf_counter() - start
+        memory[name] = _memory(compiled[name], programs.resident[name])
+    rows, length = settings.learner.rows, settings.learner.row_length
+    predictions = rows * length * mesh.shape["tensor"] // len(devices)
+    trips = -(-predictions // CHUNK)  # every token is trained: the dearest case
+    costs = {n: Program.parse(c.as_text() or "").cost(trips) for n, c in compiled.items()}
+    tokens = tokens_per_step or rows * length
+    micro_batches = -(-tokens // (rows * length))
+    step = Cost()
+    step.add(costs["accumulate"], micro_batches)
+    step.add(costs["add_group"], 2)
+    step.add(costs["apply"], 1)
+    times = _times(step, settings, model, chip, tokens, len(devices))
+    forward = flops.Forward.of(model, length)
+    needed = 3 * tokens * forward.total
+    total = sum(times.values())
+    mfu = needed / (total * chip.flops * len(devices))
+    if mfu > LARGEST_MFU:
+        raise CompileError(
+            f"estimated MFU {mfu:.2f} is above {LARGEST_MFU}: the estimate misses a cost; "
+            "please report this with the configuration"
+        )
+    largest = max(memory, key=lambda name: memory[name]["total"])
+    return {
+        "topology": topology,
+        "devices": len(devices),
+        "mesh": dict(mesh.shape),
+        "tokens_per_step": tokens,
+        "row_length": length,
+        "micro_batches": micro_batches,
+        "memory_bytes": memory,
+        "hbm_bytes": chip.hbm,
+        "hbm_fraction": memory[largest]["total"] / chip.hbm,
+        "largest_program": largest,
+        "collective_bytes": dict(step.bytes),
+        "model_flops": needed,
+        "attention_flops_share": forward.attention / forward.total,
+        "seconds": times,
+        "estimated_step_seconds": total,
+        "estimated_mfu": mfu,
+        "charged_share": times["kernels"] / total,
+        "compile_seconds": seconds,
+    }
+
+
+def model_config(settings: config_lib.Model) -> ModelConfig:
+    """Dimensions of the policy, without its weights: of a hub id only config.json is fetched."""
+    if settings.source == "scratch":
+        return loading.scratch_config(settings.architecture)
+    if Path(settings.source).is_dir():
+        return huggingface.read_config(settings.source)
+    import huggingface_hub
+
+    try:
+        file = huggingface_hub.hf_hub_download(settings.source, "config.json")
+    except (OSError, ValueError, huggingface_hub.errors.HfHubHTTPError) as error:
+        raise ModelError(
+            f"config.model.source={settings.source!r} is no folder here, and the hub did not give "
+            "its config.json; offline, put it into config.model.architecture and set source to "
+            "'scratch': nothing but dimensions is needed"
+        ) from error
+    return huggingface.read_config(Path(file).parent)
+
+
+def _devices(topology: str) -> tuple[Chip, Any]:
+    kind = topology.partition(":")[0]
+    if kind not in CHIPS:
+        raise CompileError(
+            f"--topology={topology}: {kind!r} is not one of {', '.join(CHIPS)}; write v5p:2x2x2"
+        )
+    if importlib.util.find_spec("libtpu") is None:
+        raise CompileError("libtpu is not installed: pip install 'spade-jax[aot]'")
+    try:
+        described = topologies.get_topology_desc(platform="tpu", topology_name=topology)
+    except (RuntimeError, ValueError, jax.errors.JaxRuntimeError) as error:
+        reason = str(error).splitlines()[0]
+        raise CompileError(f"--topology={topology}: libtpu does not know it ({reason})") from error
+    return CHIPS[kind], described.devices
+
+
+def _compile(lowered: jax.stages.Lowered, name: str) -> jax.stages.Compiled:
+    try:
+        return lowered.compile()
+    except jax.errors.JaxRuntimeError as error:
+        text = str(error)
+        if "RESOURCE_EXHAUSTED" not in text:
+            raise
+        excess = re.search(r"Exceeded hbm capacity by ([\d.]+\w)", text)
+        by = f" by {excess.group(1)}iB a device" if excess else ""
+        raise CompileError(
+            f"{name} does not fit{by}: use fewer learner.rows, a shorter learner.row_length, "
+            "learner.remat, learner.offload, or a mesh or topology with more devices in fsdp"
+        ) from error
+
+
+def _memory(compiled: jax.stages.Compiled, resident: int) -> dict[str, int]:
+    """Bytes a device holds while the program runs, by kind."""
+    stats: Any = compiled.memory_analysis()
+    kinds = {
+        "arguments": stats.argument_size_in_bytes,
+        "outputs": stats.output_size_in_bytes - stats.alias_size_in_bytes,
+        "temporary": stats.temp_size_in_bytes,
+        "code": stats.generated_code_size_in_bytes,
+        "resident": resident,
+    }
+    host = stats.host_argument_size_in_bytes + stats.host_temp_size_in_bytes
+    return kinds | {"total": sum(kinds.values()), "host": host}
+
+
+def _times(
+    step: Cost,
+    settings: config_lib.Config,
+    model: ModelConfig,
+    chip: Chip,
+    tokens: int,
+    devices: int,
+) -> dict[str, float]:
+    """Seconds of a step by cause; they do not overlap by construction."""
+    collectives = 0.0
+    for (kind, group), size in step.exposed.items():
+        passes = 2 if kind == "all-reduce" else 1
+        collectives += passes * size * (group - 1) / group / chip.ici_bandwidth
+    forward = flops.Forward.of(model, settings.learner.row_length)
+    again, kernels = int(settings.learner.remat), 0.0
+    if step.kernels and model.experts:
+        kernels += (3 + again) * forward.experts / GROUPED_MATMUL_EFFICIENCY
+    if settings.model.attention == "splash":  # five matmuls backward for two forward
+        kernels += (3.5 + again) * forward.attention / ATTENTION_EFFICIENCY
+    kernels *= tokens / devices / chip.flops
+    return {
+        "compiler": step.cycles / chip.clock,
+        "collectives": collectives,
+        "kernels": kernels,
+    }
+
+
+def show(figures: dict[str, Any], console: Console) -> None:
+    """Prints the figures as one table."""
+    gib = 2.0**30
+    table = Table("", "", title=f"one training step on {figures['topology']}", show_header=False)
+    mesh = ", ".join(f"{axis} {size}" for axis, size in figures["mesh"].items() if size > 1)
+    table.add_row("devices", f"{figures['devices']}: {mesh or 'one'}")
+    table.add_row("tokens", f"{figures['tokens_per_step']:,} in {figures['micro_batches']} passes")
+    for name, kinds in figures["memory_bytes"].items():
+        parts = ", ".join(f"{kind} {size / gib:.2f}" for kind, size in kinds.items() if size)
+        table.add_row(f"GiB a device: {name}", parts)
+    table.add_row("share of HBM", f"{figures['hbm_fraction']:.1%}, in {figures['largest_program']}")
+    for kind, size in figures["collective_bytes"].items():
+        table.add_row(f"GiB a device: {kind}", f"{size / gib:.3f}")
+    table.add_row("model FLOPs", f"{figures['model_flops']:.3e}")
+    for cause, seconds in figures["seconds"].items():
+        table.add_row(f"seconds: {cause}", f"{seconds:.4f}")
+    table.add_row("estimated step", f"{figures['estimated_step_seconds']:.4f} s")
+    table.add_row("estimated MFU", f"{figures['estimated_mfu']:.1%}")
+    table.add_row("charged by formula", f"{figures['charged_share']:.1%} of the time")
+    console.print(table)
+
+
+def main(argv: list[str]) -> None:
+    del argv
+    console = Console()
+    try:
+        settings = config_lib.from_config_dict(_CONFIG.value)
+        if _LENGTH.value:
+            tokens = settings.learner.rows * settings.learner.row_length
+            rows = max(1, tokens // _LENGTH.value)
+            learner = dataclasses.replace(settings.learner, row_length=_LENGTH.value, rows=rows)
+            settings = dataclasses.replace(settings, learner=learner)
+        figures = compile_step(settings, _TOPOLOGY.value, _TOKENS.value)
+    except (CompileError, ModelError, config_lib.ConfigError, ValueError) as error:
+        console.print(
+            f"{type(error).__name__}: {error}", markup=False, highlight=False, soft_wrap=True
+        )
+        sys.exit(1)
+    show(figures, console)
+    if _JSON.value:
+        Path(_JSON.value).write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    flags.mark_flag_as_required("config")
+    app.run(main)
