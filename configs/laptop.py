@@ -29,14 +29,14 @@ def get_config(variant: str = ""):
     config.corpus.max_tokens = 64
     config.sampler.update(slots=64, context=768)
     config.learner.update(
-        learning_rate=1e-4, row_length=768, rows=1, remat=False, role_weighting="balanced"
+        learning_rate=5e-5, row_length=768, rows=1, remat=False, role_weighting="balanced"
     )
     config.checkpoint.update(every=1, keep=3)
     if variant in ("", "dense"):
         config.model.architecture = _scratch(dense=variant == "dense")
         config.model.experts = "blocks"
         config.warm_start.update(enabled=True, programs=3000, plays=6000, hints=800)
-        config.warm_start.update(vocabulary=4096, steps=330, batch_tokens=1600, learning_rate=4e-3)
+        config.warm_start.update(vocabulary=4096, steps=320, batch_tokens=1600, learning_rate=4e-3)
     elif variant == "pretrained":
         _pretrained(config)
     elif variant == "hf":

@@ -77,7 +77,8 @@ def test_every_failure_is_found_and_counted(audited):
     assert "8 examined, 0 not" in printed
     found = {rate["failure"]: rate for rate in facts["rates"]}
     for failure, names in FAILURES.items():
-        assert found[failure]["failed"] == len(names), failure
+        # A program left to chance may fail in other ways too.
+        assert len(names) <= found[failure]["failed"] <= len(names | {"chance.py"}), failure
         assert failure in printed
     assert set(facts["programs"]) == POOL.keys() - {"tools.py"}
     assert {n for n, o in facts["programs"].items() if o["presolved"] == "failed"} == {"gift.py"}

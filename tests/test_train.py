@@ -63,7 +63,8 @@ def test_the_run_is_whole(finished):
     for row in rows:
         assert row["environments/accepted"] >= row["environments/asked"] / 2
         assert row["agent/trained"] > 0
-        assert row["importance/agent/mean"] == pytest.approx(1, abs=1e-3)
+        if row["trained_tokens/agent"]:  # else every environment was always won, or never
+            assert row["importance/agent/mean"] == pytest.approx(1, abs=1e-3)
     assert any(row["grad_norm/agent"] > 0 for row in rows)
     # Iteration 2 trains those of iteration 0 and, as it is the last, all others: the top-ups of
     # iteration 1 and its own.

@@ -167,7 +167,7 @@ def main():
     tokenizer = conftest.make_byte_tokenizer()
     HelpedSampler.renderer = Renderer(tokenizer)
 
-    def prepare(wanted, workdir, progress):
+    def prepare(wanted, workdir, progress, mesh):
         return loading.load(wanted.model, wanted.seed)[0], tokenizer
 
     policy.prepare = prepare

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spade_jax import config
+from spade_jax.config_rules import CHOICES
 from spade_jax.selfplay import advantages, rewards
 from spade_jax.selfplay.rewards import Averages, Window
 
@@ -287,7 +288,7 @@ def test_anchor_falls_with_the_distance_from_its_band(one, other):
 plays = st.lists(st.lists(signed, min_size=1, max_size=8), min_size=1, max_size=5)
 
 
-@given(plays, st.sampled_from(config.REWARD_KINDS), st.randoms(use_true_random=False))
+@given(plays, st.sampled_from(CHOICES["rewards.kind"]), st.randoms(use_true_random=False))
 def test_rewards_are_bounded_and_do_not_depend_on_the_order_of_plays(returns, kind, rng):
     settings = config.Rewards(kind=kind)
     averages = Averages(0.1, -0.2)

@@ -29,7 +29,7 @@ class Mechanics:
     wrong: str
     progress: str
     lost: str = ""
-    slack: Sequence[int] = (0, 1, 2)
+    slack: Sequence[int] = (0, 1)
 
 
 MECHANICS = {
@@ -42,7 +42,6 @@ MECHANICS = {
     "streak": Mechanics(
         wrong="self.score = 0",
         progress="{self.score} in a row",
-        slack=(0, 1, 2),
     ),
     # Nothing is lost but lives.
     "lives": Mechanics(
