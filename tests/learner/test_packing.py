@@ -19,7 +19,8 @@ def unpack(packed):
                 for segment in range(1, segments.max() + 1):
                     (at,) = np.nonzero(segments == segment)
                     assert (np.diff(at) == 1).all()
-                    found.append((group, *(array[row, at] for array in batch)))
+                    values = [array[row, at] for array in batch if array is not None]
+                    found.append((group, *values))
     return found
 
 
