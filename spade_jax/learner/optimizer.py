@@ -23,7 +23,8 @@ def adamw(settings: config.Learner) -> optax.GradientTransformation:
 def init(params: Any, settings: config.Learner) -> optax.OptState:
     """State before the first update: moments in ``settings.moments_dtype``, sharded like params."""
     dtype = jnp.dtype(settings.moments_dtype)
-    like = jax.tree.map(lambda p: jnp.zeros(p.shape, dtype, device=p.sharding), params)
+    # Not zeros on p's device: that would bind them to it, and with them everything they touch.
+    like = jax.tree.map(lambda p: jnp.zeros_like(p, dtype), params)
     return rest(adamw(settings).init(like), settings)
 
 
