@@ -12,7 +12,7 @@ Sizes: ``4b`` (Qwen3-4B-Instruct-2507, the default), ``8b`` (Qwen3-8B) and ``30b
     two_skills            Mathematical Reasoning and Pattern Recognition, both in every epoch
     learning_potential    the designer is paid by how far returns move from the skill's average
     solve_rate            the designer is paid by difficulty alone
-    published             8 plain plays on one instance, no top-ups, the published code's checks only
+    published             8 plain plays on one instance, no top-ups, fewer checks
 
 Topology: the published runs took one node of 8 accelerators of 80 GB. In float32 the weights,
 gradients and optimizer state of 4b take about 64 GB, to which come the sampler's copy and its
