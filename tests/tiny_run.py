@@ -16,7 +16,6 @@ import random
 import signal
 import sys
 import threading
-import time
 from pathlib import Path
 
 import jax
@@ -121,18 +120,24 @@ class HelpedSampler(NativeSampler):
 
 
 class Moment:
-    """Ends the process ``delay`` seconds after a phase of an iteration has begun."""
+    """Ends the process ``delay`` seconds after a phase of an iteration has begun, or, if the phase
+    is over sooner (it may have compiled nothing this time), as the next one begins."""
 
     def __init__(self, chosen):
         self.chosen = chosen
         self.iteration = 0
+        self._armed = False
+        self._over = threading.Event()
 
     def begins(self, phase):
-        if (phase, self.iteration) == (self.chosen.phase, self.chosen.iteration):
+        if self._armed:
+            self._over.set()
+        elif (phase, self.iteration) == (self.chosen.phase, self.chosen.iteration):
+            self._armed = True
             threading.Thread(target=self._end, daemon=True).start()
 
     def _end(self):
-        time.sleep(self.chosen.delay)
+        self._over.wait(self.chosen.delay)
         os.kill(os.getpid(), getattr(signal, self.chosen.signal))
 
 
