@@ -125,10 +125,13 @@ class EnvironmentFleet:
             await self.refresh()
 
     async def _start(self, name: str, facts: Mapping[str, Any]) -> None:
-        placement = NodeAffinitySchedulingStrategy(name, soft=False)
-        options = {"num_cpus": 0, "max_restarts": 0, "max_concurrency": ACTOR_CALLS}
-        kind = ray.remote(**options)(HostActor)
-        actor = kind.options(scheduling_strategy=placement).remote(self._settings)
+        kind = ray.remote(HostActor).options(
+            num_cpus=0,
+            max_restarts=0,
+            max_concurrency=ACTOR_CALLS,
+            scheduling_strategy=NodeAffinitySchedulingStrategy(name, soft=False),
+        )
+        actor = kind.remote(self._settings)
         try:
             await asyncio.wait_for(actor.start.remote(), START_SECONDS)
         except (ray.exceptions.RayActorError, TimeoutError):
