@@ -131,7 +131,7 @@ class EnvironmentFleet:
             max_concurrency=ACTOR_CALLS,
             scheduling_strategy=NodeAffinitySchedulingStrategy(name, soft=False),
         )
-        actor = kind.remote(self._settings)
+        actor: Any = kind.remote(self._settings)
         try:
             await asyncio.wait_for(actor.start.remote(), START_SECONDS)
         except (ray.exceptions.RayActorError, TimeoutError):
