@@ -29,7 +29,7 @@ def get_config(variant: str = ""):
     config.corpus.max_tokens = 64
     config.sampler.update(slots=64, context=768)
     config.learner.update(
-        learning_rate=5e-5, row_length=768, rows=1, remat=False, role_weighting="balanced"
+        learning_rate=1e-4, row_length=768, rows=1, remat=False, role_weighting="paper"
     )
     config.checkpoint.update(every=1, keep=3)
     if variant in ("", "dense"):

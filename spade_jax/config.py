@@ -229,7 +229,7 @@ class Sampler:
 
 @dataclasses.dataclass(frozen=True)
 class Learner:
-    learning_rate: float = setting(1e-6, "AdamW rate, constant")
+    learning_rate: float = setting(1e-6, "AdamW rate, constant; 0 = a control that does not learn")
     warmup: int = setting(0, "updates of linear warm-up")
     beta1: float = setting(0.9, "AdamW first-moment decay")
     beta2: float = setting(0.98, "AdamW second-moment decay")

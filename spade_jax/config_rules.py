@@ -90,6 +90,7 @@ NOT_NEGATIVE = (
     "agent.top_k",
     "hints.top_k",
     "hints.temperature",
+    "learner.learning_rate",
     "learner.weight_decay",
     "learner.kl_coefficient",
     "learner.entropy_coefficient",
@@ -107,7 +108,6 @@ ABOVE_ZERO = (
     "hints.top_p",
     "sandbox.open_timeout",
     "sandbox.step_timeout",
-    "learner.learning_rate",
     "learner.clip_norm",
     "learner.importance_cap",
     "warm_start.learning_rate",
@@ -143,7 +143,8 @@ def _check_values(config: Any) -> None:
     for name in POSITIVE:
         _require(value_of(name) >= 1, name, f"must be at least 1, got {value_of(name)}")
     for name in NOT_NEGATIVE:
-        _require(value_of(name) >= 0, name, f"must not be negative, got {value_of(name)}")
+        value = value_of(name)
+        _require(0 <= value < math.inf, name, f"must be finite and not negative, got {value}")
     for name in ABOVE_ZERO:
         value = value_of(name)
         _require(0 < value < math.inf, name, f"must be above 0 and finite, got {value}")
