@@ -46,7 +46,10 @@ def test_defaults_are_valid_and_survive_a_round_trip():
         ({"designer__difficulty": "medum"}, r"did you mean medium"),
         ({"mesh__fsdp": 0}, r"config\.mesh\.fsdp: must be at least 1"),
         ({"rewards__regret_scale": 0}, r"config\.rewards\.regret_scale: must be above 0"),
-        ({"learner__learning_rate": float("nan")}, r"learning_rate: must be finite and not negative"),
+        (
+            {"learner__learning_rate": float("nan")},
+            r"learning_rate: must be finite and not negative",
+        ),
         ({"learner__learning_rate": float("inf")}, r"learning_rate: must be finite.*got inf"),
         ({"memory__exemplars": -1}, r"config\.memory\.exemplars: must be finite and not negative"),
         ({"rewards__kind": "solverate"}, r"rewards\.kind: .* did you mean solve_rate"),
