@@ -225,6 +225,11 @@ class Sampler:
     cache_mb: int = setting(1024, "KV cache, MiB; it holds one sequence of context tokens at least")
     prefill_chunk: int = setting(128, "prompt tokens of one prefill step and sequence")
     decode_steps: int = setting(16, "tokens decoded on the device between looks at the host")
+    updates: str = setting(
+        "finish",
+        "requests in flight when new weights come: 'finish' on the old ones, or 'continue' on the "
+        "new ones, each token stamped with its version",
+    )
 
 
 @dataclasses.dataclass(frozen=True)

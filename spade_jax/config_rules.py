@@ -35,6 +35,7 @@ CHOICES = {
     ),
     "validation.preset": ("full", "published"),
     "sampler.kind": ("native",),
+    "sampler.updates": ("finish", "continue"),
     "learner.moments_dtype": DTYPES,
     "learner.role_weighting": ("paper", "balanced"),
     "trackers.wandb_mode": ("offline", "online"),

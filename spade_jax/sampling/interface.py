@@ -43,8 +43,9 @@ class Completion:
       logp: one natural-log float32 probability per sampled id, at the request's temperature and
         before any truncation of the distribution (temperature 0: at temperature 1).
       finish_reason: 'stop', 'length' (max_tokens or context reached) or 'refused'.
-      version: weight version that sampled it.
+      version: weight version that sampled its last token.
       refusal: why the request was not served, when finish_reason is 'refused'.
+      versions: of each token, where weights may change under a request; else empty.
     """
 
     tokens: list[int]
@@ -52,6 +53,7 @@ class Completion:
     finish_reason: typing.Literal["stop", "length", "refused"]
     version: int
     refusal: str = ""
+    versions: list[int] = dataclasses.field(default_factory=list)
 
 
 class Sampler(typing.Protocol):
@@ -74,5 +76,5 @@ class Sampler(typing.Protocol):
         ...
 
     def update(self, params: typing.Any, version: int) -> None:
-        """Takes new weights and drops every cached prefix."""
+        """Takes new weights, at once or between two of its calls; drops every cached prefix."""
         ...

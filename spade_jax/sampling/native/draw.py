@@ -58,21 +58,28 @@ def draw(logit_bv: jax.Array, position_b: jax.Array, how: Draw) -> tuple[jax.Arr
     """
     greedy_b = how.temperature_b == 0
     scaled_bv = logit_bv / jnp.where(greedy_b, 1.0, how.temperature_b)[:, None]
-    logp_bv = jax.nn.log_softmax(scaled_bv)
-    score_bv = jax.lax.cond(
+    total_b = jax.nn.logsumexp(scaled_bv, axis=-1)
+    noise_bv = jax.lax.cond(
         how.noisy,
-        lambda: (
-            logp_bv + jnp.where(greedy_b[:, None], 0.0, _gumbel(how.key_bc, position_b, logp_bv))
-        ),
-        lambda: logp_bv,
+        lambda: _gumbel(how.key_bc, position_b, scaled_bv),
+        lambda: jnp.zeros_like(scaled_bv),
     )
-    score_bv = jax.lax.cond(
-        how.truncated,
-        lambda: jnp.where(logp_bv >= _threshold(logp_bv, how)[:, None], score_bv, -jnp.inf),
-        lambda: score_bv,
-    )
-    token_b = jnp.argmax(score_bv, axis=-1).astype(jnp.int32)
-    return token_b, jnp.take_along_axis(logp_bv, token_b[:, None], axis=-1)[:, 0]
+    score_bv = scaled_bv + jnp.where(greedy_b[:, None], 0.0, noise_bv)
+
+    def truncated():
+        logp_bv = scaled_bv - total_b[:, None]
+        return jnp.where(logp_bv >= _threshold(logp_bv, how)[:, None], score_bv, -jnp.inf)
+
+    score_bv = jax.lax.cond(how.truncated, truncated, lambda: score_bv)
+    token_b = _first_largest(score_bv)
+    return token_b, jnp.take_along_axis(scaled_bv, token_b[:, None], axis=-1)[:, 0] - total_b
+
+
+def _first_largest(score_bv: jax.Array) -> jax.Array:
+    """As argmax, in two reductions that XLA's CPU backend does about three times as fast."""
+    last = score_bv.shape[1] - 1
+    largest_b1 = score_bv.max(axis=-1, keepdims=True)
+    return jnp.where(score_bv >= largest_b1, jnp.arange(last + 1), last).min(axis=-1)
 
 
 def _gumbel(key_bc: Array, position_b: jax.Array, like_bv: jax.Array) -> jax.Array:

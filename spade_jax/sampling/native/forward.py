@@ -133,6 +133,11 @@ class Forward:
         )
 
     @functools.partial(jax.jit, static_argnums=0, donate_argnames="pools")
+    def copy(self, pools: Pools, from_p: Array, to_p: Array) -> Pools:
+        """The pools with some pages copied to others; a place past the end is nowhere."""
+        return jax.tree.map(lambda x: x.at[to_p].set(x[from_p], mode="drop"), pools)
+
+    @functools.partial(jax.jit, static_argnums=0, donate_argnames="pools")
     def prefill(self, weights: Weights, pools: Pools, batch: Prefill) -> Pools:
         """The pools with the keys and values of the batch's tokens."""
         model, blocks = self._model(weights)
@@ -141,14 +146,16 @@ class Forward:
         position_rt = batch.start_r[:, None] + step_t
         fresh_tt = step_t[:, None] >= step_t
         h_rtd = model.embed(batch.token_rt)
-        for index, block in enumerate(blocks):
+        cached = [_gather(pool, batch.page_rp) for pool in pools]
+        fresh = []
+        for block, old in zip(blocks, cached, strict=True):
             q_rthc, k, v = block.qkv(h_rtd, position_rt)
-            cached = _gather(pools[index], batch.page_rp)
-            fresh = (k.swapaxes(1, 2), v.swapaxes(1, 2))
-            o_rthc = _attend(q_rthc, cached, batch.start_r, fresh, fresh_tt)
+            fresh.append((k.swapaxes(1, 2), v.swapaxes(1, 2)))
+            o_rthc = _attend(q_rthc, old, batch.start_r, fresh[-1], fresh_tt)
             h_rtd = block.feed_forward(block.attention_output(h_rtd, o_rthc), valid_rt)
-            pools[index] = _scatter(pools[index], fresh, batch.write_rt)
-        return pools
+        # Pools are written once all were read; left to itself, XLA copies them whole to be safe.
+        fresh, _ = jax.lax.optimization_barrier((fresh, cached))
+        return [_scatter(pool, new, batch.write_rt) for pool, new in zip(pools, fresh, strict=True)]
 
     @functools.partial(jax.jit, static_argnums=0, donate_argnames="pools")
     def decode(
@@ -266,14 +273,13 @@ def _attend(
     def values(weight_bkmn, v_bknc):
         return jnp.einsum("bkmn,bknc->bkmc", weight_bkmn, v_bknc)
 
-    score_bkmn = scores(fresh[0], fresh_ts[None])
-    if length:
-        old_bn = jnp.arange(length) < start_b[:, None]
-        old_btn = jnp.broadcast_to(old_bn[:, None], (rows, queries, length))
-        score_bkmn = jnp.concatenate([scores(cached[0], old_btn), score_bkmn], -1)
+    old_bn = jnp.arange(length) < start_b[:, None]
+    old_btn = jnp.broadcast_to(old_bn[:, None], (rows, queries, length))
+    score_bkmn = jnp.concatenate(
+        [scores(cached[0], old_btn), scores(fresh[0], fresh_ts[None])], axis=-1
+    )
     weight_bkmn = jax.nn.softmax(score_bkmn, axis=-1).astype(q_bthc.dtype)
-    o_bkmc = values(weight_bkmn[..., length:], fresh[1])
-    if length:
-        o_bkmc += values(weight_bkmn[..., :length], cached[1])
+    o_bkmc = values(weight_bkmn[..., :length], cached[1])
+    o_bkmc += values(weight_bkmn[..., length:], fresh[1])
     o_bkgtc = o_bkmc.reshape(rows, kv_heads, group, queries, channels)
     return o_bkgtc.transpose(0, 3, 1, 2, 4).reshape(q_bthc.shape)

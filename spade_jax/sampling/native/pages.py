@@ -1,4 +1,7 @@
-"""Who owns which page of the KV cache: running sequences, and the idle prefixes of sessions."""
+"""Who owns which page of the KV cache: running sequences, and the idle prefixes of sessions.
+
+A page may have several owners, which read it; it is written only while it has one.
+"""
 
 import collections
 import dataclasses
@@ -23,6 +26,7 @@ class Pages:
     def clear(self) -> None:
         """Forgets everything: all pages are free."""
         self._free = list(range(self.count - 1, -1, -1))
+        self._owners = [0] * self.count
         self._idle: collections.OrderedDict[str, Prefix] = collections.OrderedDict()
 
     @property
@@ -44,12 +48,24 @@ class Pages:
             self.free_pages(self._idle.popitem(last=False)[1].pages)
         if missing > len(self._free):
             return False
-        pages.extend(self._free.pop() for _ in range(missing))
+        for _ in range(missing):
+            page = self._free.pop()
+            self._owners[page] = 1
+            pages.append(page)
         return True
 
+    def share(self, pages: Sequence[int]) -> list[int]:
+        """The same pages for one more owner."""
+        for page in pages:
+            self._owners[page] += 1
+        return list(pages)
+
     def free_pages(self, pages: list[int]) -> None:
-        """Gives pages back and empties the list."""
-        self._free.extend(reversed(pages))
+        """Gives pages back and empties the list; those with other owners stay theirs."""
+        for page in reversed(pages):
+            self._owners[page] -= 1
+            if not self._owners[page]:
+                self._free.append(page)
         pages.clear()
 
     def keep(self, session: str, tokens: Sequence[int], pages: list[int]) -> None:
@@ -60,13 +76,24 @@ class Pages:
         spare = pages[used:]
         self.free_pages(spare)
 
+    def has(self, session: str | None) -> bool:
+        """Whether a session has an idle prefix."""
+        return session in self._idle
+
     def take(self, session: str, tokens: Sequence[int]) -> tuple[int, list[int]]:
-        """How many leading ``tokens`` the session has cached, and their pages, now the caller's."""
+        """How many leading ``tokens`` the session has cached, and their pages, now the caller's.
+
+        A last page that is part filled and has other owners is not among them: the caller will
+        write there.
+        """
         prefix = self._idle.pop(session, None)
         if prefix is None:
             return 0, []
         length = _common(prefix.tokens, tokens)
         used = self.needed(length)
+        if length % self.size and self._owners[prefix.pages[used - 1]] > 1:
+            used -= 1
+            length = used * self.size
         spare = prefix.pages[used:]
         self.free_pages(spare)
         return length, prefix.pages[:used]

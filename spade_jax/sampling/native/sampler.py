@@ -4,6 +4,10 @@ Memory: the weights in decoding form (a copy), the cache (``sampler.cache_mb`` a
 the length of a call the gathered pages of its rows (at most as much again).
 
 Every shape that runs is one of :class:`Shapes`; :meth:`NativeSampler.warm_up` compiles them all.
+
+Weights change between two calls. Requests in flight then either finish on the old ones, while new
+requests wait, or go on with the new ones, their keys and values computed again; ``sampler.updates``
+says which.
 """
 
 import asyncio
@@ -22,9 +26,10 @@ from spade_jax import config as settings_
 from spade_jax.models.transformer import Transformer
 from spade_jax.sampling.interface import Completion, Request, SamplingParams
 from spade_jax.sampling.native.draw import Draw, noise_key
-from spade_jax.sampling.native.forward import Decode, Forward, Prefill
+from spade_jax.sampling.native.forward import Decode, Forward, Prefill, Weights
 from spade_jax.sampling.native.pages import Pages
 from spade_jax.sampling.native.scheduler import (
+    CopyPlan,
     DecodePlan,
     PrefillPlan,
     Scheduler,
@@ -74,6 +79,8 @@ class NativeSampler:
         self._pools = jax.device_put(self._forward.pools(pages), self._place)
         self._weights = self._forward.weights(params)
         self.version = 0
+        self._arrived: tuple[Weights, int] | None = None  # weights that wait for a call to end
+        self._held: list[Sequence] = []  # requests that wait for those weights
         self._answers: dict[Sequence, asyncio.Future[Completion]] = {}
         self._driver: asyncio.Task[None] | None = None
         self._device = threading.Lock()
@@ -94,7 +101,10 @@ class NativeSampler:
             limit = min(len(tokens) + request.params.max_tokens, self._context)
             sequence = Sequence(request, noise_key(self._seed, request.uid), tokens, limit)
             self._answers[sequence] = answer
-            self._scheduler.add(sequence)
+            if self._arrived and self._settings.updates == "finish":
+                self._held.append(sequence)
+            else:
+                self._scheduler.add(sequence)
             mine.append(sequence)
         if mine and (self._driver is None or self._driver.done()):
             self._driver = asyncio.create_task(self._drive())
@@ -115,25 +125,30 @@ class NativeSampler:
         self._scheduler.pages.release(session)
 
     def update(self, params: typing.Any, version: int) -> None:
-        """Copies new weights and drops every cached prefix.
+        """Copies new weights; they sample from the next call on, or once those in flight are done.
 
-        Raises:
-          RuntimeError: requests are in flight; await them first.
+        Every cached prefix is dropped when they begin. Of several updates that wait, the last
+        counts.
         """
-        if self._answers:
-            raise RuntimeError(
-                f"update to version {version} with {len(self._answers)} requests in flight; "
-                "await or cancel them first"
-            )
-        with self._device:
-            self._scheduler.clear()
-            self._weights = self._forward.weights(jax.device_put(params, self._place))
-            self.version = version
+        weights = self._forward.weights(jax.device_put(params, self._place))
+        self._arrived = weights, version
+        if not self._answers:
+            self._swap()
+
+    def _swap(self) -> None:
+        """Takes the weights that have arrived, between calls."""
+        assert self._arrived is not None
+        (self._weights, self.version), self._arrived = self._arrived, None
+        self._scheduler.recompute()
+        for sequence in self._held:
+            self._scheduler.add(sequence)
+        self._held.clear()
 
     def warm_up(self) -> None:
         """Compiles every shape, so that nothing compiles later."""
         shapes = self._scheduler.shapes
         with self._device:
+            self._run_copy(CopyPlan([]))
             for shape in shapes.prefills():
                 self._run_prefill(PrefillPlan([], [], *shape))
             for rows, pages in shapes.decodes():
@@ -141,14 +156,14 @@ class NativeSampler:
 
     def compiled(self) -> int:
         """Programs compiled so far, in this process."""
-        programs: list[typing.Any] = [Forward.prefill, Forward.decode]
+        programs: list[typing.Any] = [Forward.copy, Forward.prefill, Forward.decode]
         return sum(program._cache_size() for program in programs)
 
     async def _drive(self) -> None:
         """Runs calls on the device until there is nothing left to do."""
         loop = asyncio.get_running_loop()
         try:
-            while self._drop_cancelled() and (plan := self._scheduler.plan()):
+            while plan := self._next():
                 await loop.run_in_executor(self._thread, self._run, plan)
                 if isinstance(plan, DecodePlan):
                     self._finish(plan.sequences)
@@ -156,6 +171,9 @@ class NativeSampler:
             with self._device:
                 self._pools = self._forward.pools(self._scheduler.pages.count)
                 self._scheduler.clear()
+            if self._arrived:
+                self._held.clear()
+                self._swap()
             for answer in self._answers.values():
                 if answer.done():
                     continue
@@ -167,11 +185,16 @@ class NativeSampler:
             if not isinstance(error, Exception):
                 raise
 
-    def _drop_cancelled(self) -> bool:
+    def _next(self) -> CopyPlan | PrefillPlan | DecodePlan | None:
+        """What to run next; None if nobody waits for anything."""
         for sequence in [s for s, answer in self._answers.items() if answer.done()]:
+            if sequence in self._held:
+                self._held.remove(sequence)
             self._scheduler.cancel(sequence)
             del self._answers[sequence]
-        return bool(self._answers)
+        if self._arrived and (self._settings.updates == "continue" or self._scheduler.empty):
+            self._swap()
+        return self._scheduler.plan()
 
     def _finish(self, sequences: list[Sequence]) -> None:
         for sequence in sequences:
@@ -184,16 +207,33 @@ class NativeSampler:
                 continue
             drawn = sequence.tokens[-len(sequence.logp) :]
             reason: typing.Literal["stop", "length"] = "stop" if stopped else "length"
-            answer.set_result(Completion(drawn, sequence.logp, reason, self.version))
+            answer.set_result(
+                Completion(
+                    drawn,
+                    sequence.logp,
+                    reason,
+                    sequence.versions[-1],
+                    versions=sequence.versions,
+                )
+            )
             self._scheduler.finish(sequence)
             del self._answers[sequence]
 
-    def _run(self, plan: PrefillPlan | DecodePlan) -> None:
+    def _run(self, plan: CopyPlan | PrefillPlan | DecodePlan) -> None:
         with self._device:
-            if isinstance(plan, PrefillPlan):
+            if isinstance(plan, CopyPlan):
+                self._run_copy(plan)
+            elif isinstance(plan, PrefillPlan):
                 self._run_prefill(plan)
             else:
                 self._run_decode(plan)
+
+    def _run_copy(self, plan: CopyPlan) -> None:
+        from_p = np.zeros(self._settings.slots, np.int32)
+        to_p = np.full(self._settings.slots, self._scheduler.pages.count, np.int32)
+        for place, pair in enumerate(plan.pairs):
+            from_p[place], to_p[place] = pair
+        self._pools = self._forward.copy(self._pools, from_p, to_p)
 
     def _run_prefill(self, plan: PrefillPlan) -> None:
         batch = Prefill(
@@ -220,6 +260,7 @@ class NativeSampler:
             count = int(count_b[row])
             sequence.tokens += token_bs[row, :count].tolist()
             sequence.logp += logp_bs[row, :count].tolist()
+            sequence.versions += [self.version] * count
             sequence.cached += count
             sequence.served += 1
 

@@ -2,10 +2,15 @@
 
 A sequence's last token is never prefilled: decoding feeds it, which yields the first new token.
 So a sequence is ready to decode when all its tokens but the last are cached.
+
+Sequences of one prompt share its whole pages: while one of them has the prompt's keys and values
+in hand or under way, the others wait for it, then take its pages and a copy of the last, part
+filled one.
 """
 
 import collections
 import dataclasses
+import functools
 
 import numpy as np
 
@@ -19,7 +24,7 @@ class Sequence:
 
     Attributes:
       tokens: prompt and what was drawn so far.
-      logp: one per drawn token.
+      logp, versions: one per drawn token.
       limit: length at which it ends: prompt + max_tokens, or the context.
       cached: leading tokens whose keys and values are in ``pages``.
       served: decode calls it took part in.
@@ -30,6 +35,7 @@ class Sequence:
     tokens: list[int]
     limit: int
     logp: list[float] = dataclasses.field(default_factory=list)
+    versions: list[int] = dataclasses.field(default_factory=list)
     cached: int = 0
     pages: list[int] = dataclasses.field(default_factory=list)
     served: int = 0
@@ -38,6 +44,28 @@ class Sequence:
     def uncached(self) -> int:
         """Tokens to prefill."""
         return len(self.tokens) - 1 - self.cached
+
+    @functools.cached_property
+    def prompt(self) -> bytes:
+        """Equal for sequences of equal prompts."""
+        return np.asarray(self.request.tokens, np.int32).tobytes()
+
+    @property
+    def prompt_cache(self) -> int:
+        """Positions that it has in common with sequences of the same prompt."""
+        return len(self.request.tokens) - 1
+
+    @property
+    def has_prompt(self) -> bool:
+        """Whether they are all cached."""
+        return self.cached >= self.prompt_cache
+
+
+@dataclasses.dataclass(frozen=True)
+class CopyPlan:
+    """Pages to copy, in ``pairs`` of (from, to)."""
+
+    pairs: list[tuple[int, int]]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -65,7 +93,7 @@ class Shapes:
     """The shapes that are compiled; every plan has one of them.
 
     Attributes:
-      prefill: (rows, tokens of a row), the longest chunk first.
+      prefill: (rows, tokens of a row), the longest chunk first; about as many places in each.
       rows: sequences of a decode call, descending.
       pages: cached pages of a sequence that a call attends to, ascending.
       budget: largest rows x pages of a call: bounds its working memory.
@@ -86,7 +114,11 @@ class Shapes:
         rows = [slots]
         while rows[-1] > 1:
             rows.append(-(-rows[-1] // 4))
-        prefill = {(min(4, slots), chunk), (min(16, slots), -(-chunk // 4))}
+        prefill = {
+            (min(4, slots), chunk),
+            (min(16, slots), -(-chunk // 4)),
+            (min(64, slots), -(-chunk // 16)),
+        }
         return cls(tuple(sorted(prefill, key=lambda s: -s[1])), tuple(rows), tuple(lengths), pages)
 
     def length(self, cached: int, page_size: int) -> int:
@@ -98,9 +130,9 @@ class Shapes:
         return rows == 1 or rows * pages <= self.budget
 
     def prefills(self) -> list[tuple[int, int, int]]:
-        """All (rows, chunk, pages), calls without cached tokens included."""
+        """All (rows, chunk, pages)."""
         shapes = set()
-        for pages in (0, *self.pages):
+        for pages in self.pages:
             for rows, chunk in self.prefill:
                 rows, chunk = self.within_budget(rows, chunk, pages)
                 shapes.add((rows, chunk, pages))
@@ -137,7 +169,7 @@ class Scheduler:
         """Takes a sequence out; its session keeps what is cached."""
         self._running.remove(sequence)
         session = sequence.request.session
-        if session is None:
+        if session is None or not sequence.cached:
             self.pages.free_pages(sequence.pages)
         else:
             self.pages.keep(session, sequence.tokens[: sequence.cached], sequence.pages)
@@ -159,35 +191,73 @@ class Scheduler:
             sequence.pages = []
         return dropped
 
-    def plan(self) -> PrefillPlan | DecodePlan | None:
-        """The next call, its pages owned; None if there is nothing to do."""
-        self._admit()
-        return self._plan_prefill() or self._plan_decode()
+    def recompute(self) -> None:
+        """Forgets every key and value, of sequences under way too: the weights have changed."""
+        while self._running:
+            sequence = self._running.pop()
+            self._preempt(sequence)
+            self._waiting.appendleft(sequence)
+        self.pages.clear()
 
-    def _admit(self) -> None:
-        while self._waiting and len(self._running) < self._slots:
-            sequence = self._waiting[0]
-            if sequence.request.session is not None and not sequence.pages:
+    def plan(self) -> CopyPlan | PrefillPlan | DecodePlan | None:
+        """The next call, its pages owned; None if there is nothing to do."""
+        pairs = self._admit()
+        return CopyPlan(pairs) if pairs else self._plan_prefill() or self._plan_decode()
+
+    def _admit(self) -> list[tuple[int, int]]:
+        """Moves sequences from the queue to the running set; pages to copy before they run."""
+        pairs: list[tuple[int, int]] = []
+        leaders: dict[bytes, Sequence] = {}
+        for sequence in self._running:
+            _lead(leaders, sequence)
+        for sequence in list(self._waiting):
+            if len(self._running) == self._slots:
+                break
+            leader = self._leader(leaders, sequence)
+            if leader is not None and not leader.has_prompt:
+                continue
+            if leader is not None:
+                whole = sequence.prompt_cache // self.pages.size
+                sequence.pages = self.pages.share(leader.pages[:whole])
+                sequence.cached = sequence.prompt_cache
+            elif sequence.request.session is not None:
                 sequence.cached, sequence.pages = self.pages.take(
                     sequence.request.session, sequence.tokens[:-1]
                 )
-            ahead = min(len(sequence.tokens) + self._steps, sequence.limit)
-            if not self.pages.grow(sequence.pages, ahead):
+            if not self.pages.grow(sequence.pages, self._ahead(sequence)):
                 self._preempt(sequence)
-                return
-            self._running.append(self._waiting.popleft())
+                break
+            if leader is not None and sequence.cached % self.pages.size:
+                pairs.append((leader.pages[whole], sequence.pages[whole]))
+            self._waiting.remove(sequence)
+            self._running.append(sequence)
+            _lead(leaders, sequence)
+        return pairs
+
+    def _leader(self, leaders: dict[bytes, Sequence], sequence: Sequence) -> Sequence | None:
+        """A running sequence of the same prompt, if its pages are of use to this one."""
+        session = sequence.request.session
+        if sequence.prompt_cache < self.pages.size or self.pages.has(session):
+            return None
+        return leaders.get(sequence.prompt)
+
+    def _ahead(self, sequence: Sequence) -> int:
+        """Tokens that it may have after the next call."""
+        return min(len(sequence.tokens) + self._steps, sequence.limit)
 
     def _plan_prefill(self) -> PrefillPlan | None:
+        """In the shape that gets most tokens done."""
         todo = [sequence for sequence in self._running if sequence.uncached > 0]
         if not todo:
             return None
-        rows, chunk = self.shapes.prefill[-1]
-        if any(sequence.uncached > chunk for sequence in todo):
-            rows, chunk = self.shapes.prefill[0]
-            todo.sort(key=lambda sequence: -min(sequence.uncached, chunk))
-        todo = todo[:rows]
-        length = max(sequence.cached for sequence in todo)
-        pages = self.shapes.length(length, self.pages.size) if length else 0
+        todo.sort(key=lambda sequence: -sequence.uncached)
+
+        def done(shape: tuple[int, int]) -> int:
+            return sum(min(sequence.uncached, shape[1]) for sequence in todo[: shape[0]])
+
+        rows, chunk = max(self.shapes.prefill, key=done)
+        longest = max(sequence.cached for sequence in todo[:rows])
+        pages = self.shapes.length(longest, self.pages.size)
         rows, chunk = self.shapes.within_budget(rows, chunk, pages)
         todo = todo[:rows]
         counts = [min(sequence.uncached, chunk) for sequence in todo]
@@ -215,8 +285,7 @@ class Scheduler:
 
     def _make_room(self, sequence: Sequence) -> None:
         """Pages for the tokens of the next call, preempting whoever came last."""
-        ahead = min(len(sequence.tokens) + self._steps, sequence.limit)
-        while not self.pages.grow(sequence.pages, ahead):
+        while not self.pages.grow(sequence.pages, self._ahead(sequence)):
             last = self._running.pop()
             self._preempt(last)
             self._waiting.appendleft(last)
@@ -227,3 +296,10 @@ class Scheduler:
         """Frees a sequence's pages; what it has drawn is kept and will be prefilled again."""
         self.pages.free_pages(sequence.pages)
         sequence.cached = 0
+
+
+def _lead(leaders: dict[bytes, Sequence], sequence: Sequence) -> None:
+    """Enters a running sequence as the one that others of its prompt follow."""
+    known = leaders.get(sequence.prompt)
+    if known is None or not known.has_prompt:
+        leaders[sequence.prompt] = sequence

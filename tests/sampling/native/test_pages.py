@@ -1,4 +1,4 @@
-"""Page ownership: whatever happens, every page has exactly one owner."""
+"""Page ownership: whatever happens, every page is free or has the owners that hold it."""
 
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -27,20 +27,29 @@ class Ownership(RuleBasedStateMachine):
             (i for i, (x, y) in enumerate(zip(left, wanted, strict=False)) if x != y),
             min(len(left), len(wanted)),
         )
-        assert length in (0, common)  # 0 if it was evicted
-        if length:
-            assert len(pages) == -(-length // SIZE)
+        whole = common // SIZE * SIZE  # without the last page, if others read it
+        assert length in (0, whole, common)  # 0 if it was evicted
+        assert len(pages) == -(-length // SIZE)
+        if length % SIZE:
+            assert self.holders().count(pages[-1]) == 0  # the caller may write
         self.owned.append(pages)
         return pages
 
     @rule(pages=owners, count=st.integers(0, SIZE * COUNT + 4))
     def grow(self, pages, count):
-        others = sum(len(p) for p in self.owned if p is not pages)
         before = list(pages)
-        fits = max(-(-count // SIZE), len(pages)) + others <= COUNT
+        missing = max(-(-count // SIZE) - len(pages), 0)
+        fits = missing + len({page for owned in self.owned for page in owned}) <= COUNT
         assert self.pages.grow(pages, count) == fits
         assert pages[: len(before)] == before
         assert len(pages) == (max(-(-count // SIZE), len(before)) if fits else len(before))
+
+    @rule(target=owners, pages=owners, count=st.integers(0, 3))
+    def share(self, pages, count):
+        shared = self.pages.share(pages[:count])
+        assert shared == pages[:count]
+        self.owned.append(shared)
+        return shared
 
     @rule(pages=consumes(owners), session=st.sampled_from("abc"), cached=tokens)
     def keep(self, pages, session, cached):
@@ -60,11 +69,15 @@ class Ownership(RuleBasedStateMachine):
         self.pages.release(session)
         self.idle.pop(session, None)
 
-    @invariant()
-    def every_page_has_one_owner(self):
+    def holders(self):
         idle = [page for prefix in self.pages._idle.values() for page in prefix.pages]
-        owned = [page for pages in self.owned for page in pages]
-        assert sorted([*self.pages._free, *idle, *owned]) == list(range(COUNT))
+        return [*idle, *(page for pages in self.owned for page in pages)]
+
+    @invariant()
+    def every_page_is_free_or_held(self):
+        held = self.holders()
+        assert self.pages._owners == [held.count(page) for page in range(COUNT)]
+        assert sorted([*self.pages._free, *set(held)]) == list(range(COUNT))
 
 
 Ownership.TestCase.settings = settings(max_examples=100, stateful_step_count=30, deadline=None)

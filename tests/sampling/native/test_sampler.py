@@ -216,8 +216,7 @@ def test_idle_prefixes_are_evicted_and_then_sequences_preempted(shared, monkeypa
 def test_update_drops_prefixes_stamps_versions_and_owns_its_weights(shared):
     model, _ = shared
     sampler = engine(model)
-    graph, params = nnx.split(model)
-    other = nnx.merge(graph, jax.tree.map(lambda x: x[..., ::-1] * 1.1, params))
+    other = other_weights(model)
     tokens = prompt(40, 8)
     (before,) = run(sampler, request(tokens, session="s"))
     params = jax.tree.map(jnp.copy, nnx.state(other))
@@ -229,17 +228,79 @@ def test_update_drops_prefixes_stamps_versions_and_owns_its_weights(shared):
     check_logp(other, [*tokens, *before.tokens], after)
 
 
-def test_update_with_requests_in_flight_is_refused(shared):
-    model, sampler = shared
+def other_weights(model):
+    graph, params = nnx.split(model)
+    return nnx.merge(graph, jax.tree.map(lambda x: x[..., ::-1] * 1.1, params))
 
-    async def main():
-        task = asyncio.create_task(sampler.generate([request(prompt(5), max_tokens=100)]))
-        await asyncio.sleep(0)
-        with pytest.raises(RuntimeError, match="in flight"):
-            sampler.update(nnx.state(model), 1)
-        await task
 
-    asyncio.run(main())
+async def updated_in_flight(sampler, new, mine):
+    """Completions of ``mine``, asked for twice: before new weights come and just after."""
+    early = asyncio.create_task(sampler.generate(mine))
+    while not sampler._scheduler._running or not sampler._scheduler._running[0].logp:
+        await asyncio.sleep(0.001)
+    sampler.update(nnx.state(new), 5)
+    late = asyncio.create_task(sampler.generate(mine))
+    return await early, await late
+
+
+def in_flight():
+    return [
+        request(prompt(40 * n + 1, n), f"u{n}", session=f"s{n}", max_tokens=90) for n in range(3)
+    ]
+
+
+def test_requests_in_flight_finish_on_the_old_weights(shared):
+    model, _ = shared
+    other = other_weights(model)
+    early, late = asyncio.run(updated_in_flight(engine(model), other, in_flight()))
+    for mine, old, new in zip(in_flight(), early, late, strict=True):
+        assert (set(old.versions), set(new.versions)) == ({0}, {5})
+        check_logp(model, mine.tokens, old)
+        check_logp(other, mine.tokens, new)
+
+
+def test_requests_in_flight_continue_on_the_new_weights(shared):
+    """Each token is drawn from the model of its version given all before it."""
+    model, _ = shared
+    other = other_weights(model)
+    sampler = engine(model, updates="continue")
+    early, late = asyncio.run(updated_in_flight(sampler, other, in_flight()))
+    for mine, mixed, new in zip(in_flight(), early, late, strict=True):
+        whole, start = [*mine.tokens, *mixed.tokens], len(mine.tokens) - 1
+        by_version = {0: full_logp(model, whole)[start:], 5: full_logp(other, whole)[start:]}
+        expected = [by_version[version][i] for i, version in enumerate(mixed.versions)]
+        np.testing.assert_allclose(mixed.logp, expected, atol=1e-4)
+        assert mixed.versions == sorted(mixed.versions)
+        assert len(mixed.versions) == 90
+        assert mixed.version == 5
+        check_logp(other, mine.tokens, new)
+    assert early[0].versions[0] == 0
+
+
+def test_a_group_shares_its_prompt_and_its_members_differ(shared, monkeypatch):
+    """More members than slots, sessions that go on, and a past that changes in a shared page."""
+    model, _ = shared
+    sampler = engine(model)
+    prefilled = []
+    original = sampler._run_prefill
+    monkeypatch.setattr(
+        sampler, "_run_prefill", lambda p: (prefilled.append(sum(p.counts)), original(p))
+    )
+    tokens = prompt(59, 11)
+    group = [request(tokens, f"g{n}", session=f"g{n}", max_tokens=5 + 4 * n) for n in range(7)]
+    completions = run(sampler, *group)
+    assert sum(prefilled) == 58
+    for completion in completions:
+        check_logp(model, tokens, completion)
+    assert len({tuple(c.tokens[:5]) for c in completions}) > 4
+    turns = [
+        request(
+            tokens[: 20 if n == 2 else 59] + completion.tokens + prompt(9, n), f"t{n}", f"g{n}"
+        )
+        for n, completion in enumerate(completions)
+    ]
+    for turn, completion in zip(turns, run(sampler, *turns), strict=True):
+        check_logp(model, turn.tokens, completion)
 
 
 @pytest.mark.parametrize("ticks", [0, 1, 3, 10])
