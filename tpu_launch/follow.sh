@@ -1,0 +1,8 @@
+#!/usr/bin/env bash
+# Shows what the run says, from its last 200 lines on. --host=N: that host instead of the first.
+source "$(dirname "$0")/common.sh"
+host=0
+options "--host" "$@"
+need PROJECT ZONE NAME -- gcloud
+need_slice
+on_hosts "$host" "sudo journalctl --unit=$unit --output=cat --lines=200 --follow"

@@ -1,0 +1,9 @@
+#!/usr/bin/env bash
+# Shows what the run says. --host=N: that host instead of the first.
+source "$(dirname "$0")/cluster.sh"
+host=0
+options "--host" "$@"
+need PROJECT ZONE NAME -- gcloud kubectl git
+need_cluster
+kube --namespace=spade logs --follow --tail=200 --container=trainer \
+  --selector="jobset.sigs.k8s.io/jobset-name=$NAME,batch.kubernetes.io/job-completion-index=$host"

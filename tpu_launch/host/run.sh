@@ -1,0 +1,11 @@
+#!/usr/bin/env bash
+# On a host, as root: the run as a systemd unit, which outlives this shell and gets SIGTERM, upon
+# which the run saves, when it is stopped or the machine is taken away.
+set -euo pipefail
+unit=$1 home=$2
+shift 2
+! systemctl is-active --quiet "$unit" || { echo "$unit is active on $(hostname)"; exit 0; }
+systemctl reset-failed "$unit" 2>/dev/null || true
+systemd-run --unit="$unit" --working-directory="$home" --property=TimeoutStopSec=300 \
+  --setenv=XDG_CACHE_HOME=/var/cache --setenv=HF_HOME=/var/cache/huggingface \
+  "$home/.venv/bin/python" -m spade_jax.train "$@"
