@@ -148,6 +148,10 @@ class EnvironmentHost:
         request = ["call", name, dict(arguments)]
         return await self._instance(handle).ask(request, replies.anything)
 
+    async def examine(self, handle: int) -> dict[str, Any]:
+        """What the validator may know of a tool environment (``ToolEnv.examine``)."""
+        return await self._instance(handle).ask(["examine"], replies.mapping)
+
     async def output(self, handle: int) -> str:
         """What the environment has printed, to standard output and error; the beginning is kept."""
         return self._instance(handle).output()

@@ -48,6 +48,13 @@ def mappings(value: Any) -> list[dict[str, Any]]:
     return value
 
 
+def mapping(value: Any) -> dict[str, Any]:
+    """A dict."""
+    if type(value) is not dict:
+        raise MalformedError(f"a dict was due, got {type(value).__name__}")
+    return value
+
+
 def anything(value: Any) -> Any:
     """Whatever JSON can hold."""
     return value
