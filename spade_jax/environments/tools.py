@@ -13,9 +13,8 @@ a builtin in the sandbox (``from tool_env import ToolEnv`` works too); its name 
 ``setup(rng)``
     The instance that belongs to a seed. Everything random comes from ``rng``.
 ``stages()``
-    What the user asks for, in order, each instruction with its criterion: a function of a copy of
-    the state that is true once the instruction has been carried out, and false before. A user is
-    told nothing of the tools. An instruction is revealed when the criterion before it has become
+    What the user asks for, in order, each instruction with its criterion: a function of
+    the state that is true once the instruction has been carried out, and false before. An instruction is revealed when the criterion before it has become
     true; one call completes one stage at most.
 ``tool_NAME(self, ...)``
     A tool. Its OpenAI function schema comes from annotations (``Literal`` gives an enum), defaults
@@ -46,7 +45,7 @@ from spade_jax.environments.calls import Call, Schemas
 from spade_jax.sandbox.faults import EnvironmentFault
 from spade_jax.sandbox.tool_env import ToolEnv
 
-__all__ = ["Answer", "Examination", "ToolEnv", "Toolbox", "answer", "examination", "examples"]
+__all__ = ["Answer", "Examination", "ToolEnv", "Toolbox", "answer", "answers", "examination", "examples"]
 
 DONE = "\\boxed{done}"
 NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
@@ -101,6 +100,11 @@ def answer(value: Any) -> Answer:
         ):
             return Answer(output, ok, tuple(told))
     raise EnvironmentFault("malformed", "execute_tool() is not that of ToolEnv")
+
+
+def answers(values: Sequence[Any]) -> list[Answer]:
+    """As :func:`answer`, of several calls."""
+    return [answer(value) for value in values]
 
 
 def examination(value: Mapping[str, Any]) -> Examination:

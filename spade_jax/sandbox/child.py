@@ -124,6 +124,19 @@ class Instance:
             raise Fault("missing", "the environment has no execute_tool()")
         return run(name, arguments)
 
+    def calls(self, calls: list[list[Any]], room: int) -> list[Any]:
+        """The outcomes of tool calls made one after the other.
+
+        Stops early once the outcomes fill ``room`` bytes.
+        """
+        outcomes: list[Any] = []
+        for name, arguments in calls:
+            outcomes.append(self.call(name, arguments))
+            room -= len(wire.encode(outcomes[-1], sys.maxsize))
+            if room < 0:
+                break
+        return outcomes
+
     def examine(self) -> Any:
         """What the validator may know of a tool environment."""
         look = getattr(self._environment, "examine", None)

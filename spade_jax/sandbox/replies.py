@@ -55,6 +55,17 @@ def mapping(value: Any) -> dict[str, Any]:
     return value
 
 
+def sequence(length: int) -> Callable[[Any], list[Any]]:
+    """A list of 1 to ``length`` values; of none if that is 0."""
+
+    def check(value: Any) -> list[Any]:
+        if type(value) is not list or not min(1, length) <= len(value) <= length:
+            raise MalformedError(f"1 to {length} values were due")
+        return value
+
+    return check
+
+
 def anything(value: Any) -> Any:
     """Whatever JSON can hold."""
     return value

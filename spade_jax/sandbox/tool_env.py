@@ -102,19 +102,21 @@ class ToolEnv:
 
     def examine(self) -> dict[str, Any]:
         """What the validator may know. The solution is told only before the first call."""
+        state = self.__digest()
         criteria: list[bool | str] = []
         for number in range(len(self.__stages)):
             try:
                 criteria.append(self.__met(number))
             except Exception as error:
                 criteria.append(f"{type(error).__name__}: {error}")
-        state = json.dumps(self.state, sort_keys=True, ensure_ascii=False, allow_nan=False)
+        if self.__digest() != state:
+            raise TypeError("a criterion changes the state")
         proven = type(self).solution is not ToolEnv.solution and not self.history
         return {
             "reached": self.__reached,
             "instructions": [instruction for instruction, _ in self.__stages],
             "criteria": criteria,
-            "state": hashlib.sha256(state.encode("utf-8", "replace")).hexdigest(),
+            "state": state,
             "solution": self.__solved() if proven else None,
             "signatures": {name: parameters(m) for name, m in self.__methods().items()},
         }
@@ -146,7 +148,11 @@ class ToolEnv:
         return answer if isinstance(answer, str) else _json(answer), True
 
     def __met(self, number: int) -> bool:
-        return bool(self.__stages[number][1](copy.deepcopy(self.state)))
+        return bool(self.__stages[number][1](self.state))
+
+    def __digest(self) -> str:
+        text = json.dumps(self.state, sort_keys=True, allow_nan=False)
+        return hashlib.sha256(text.encode()).hexdigest()
 
     def __solved(self) -> list[list[dict[str, Any]]]:
         stages = self.solution()
