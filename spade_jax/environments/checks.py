@@ -19,7 +19,7 @@ from spade_jax.environments.similarity import similarity
 from spade_jax.sandbox.faults import EnvironmentFault
 from spade_jax.sandbox.host import EnvironmentHost, StepResult
 
-NOT_ENVIRONMENTS = ("Env", "ToolUseBaseEnv")
+NOT_ENVIRONMENTS = ("Env", "ToolEnv", "ToolUseBaseEnv")
 TURN_MARGIN = 2  # turns beyond max_turns in which an episode may still end
 SOLVED = 1 - 1e-6
 PROBES = ("1", "test", "42", "yes")

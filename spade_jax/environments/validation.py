@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 from spade_jax import config
-from spade_jax.environments import checks
+from spade_jax.environments import checks, tool_checks
 from spade_jax.environments.similarity import similarity
 from spade_jax.sandbox.faults import EnvironmentFault
 from spade_jax.sandbox.host import EnvironmentHost
@@ -14,13 +14,18 @@ from spade_jax.sandbox.instance import HARMLESS
 
 __all__ = ["CHECKS", "HINT", "NAMES", "Check", "Report", "modes", "similarity", "validate"]
 
-CHECKS = tuple(check.__name__ for check in checks.ALL)
+SETTINGS: dict[str, tuple[Any, tuple[Any, ...]]] = {
+    "games": (checks.Trial, checks.ALL),
+    "tools": (tool_checks.ToolTrial, tool_checks.ALL),
+}
+"""Setting -> what is tried and the checks of it, in their order."""
 HINT = "hint_keeps_secret"
 """The check of a hint, which is written after the others have passed: it does not contain the
 solution. One that fails where this is required costs the environment its hint, not its place."""
-NAMES = (*CHECKS, HINT)
-# What the published system asks of a game, as far as it concerns the source.
-PUBLISHED = ("parses", "constructs", "resets", "types_and_ranges")
+CHECKS = {name: tuple(c.__name__ for c in chain) for name, (_, chain) in SETTINGS.items()}
+NAMES = (*dict.fromkeys(name for chain in CHECKS.values() for name in chain), HINT)
+# What the published system asks of an environment, as far as it concerns the source.
+PUBLISHED = ("parses", "constructs", "resets", "types_and_ranges", "criteria_evaluate")
 Mode = typing.Literal["required", "scored", "off"]
 Status = typing.Literal["passed", "failed", "unproven", "skipped", "off"]
 
@@ -41,7 +46,7 @@ class Check:
 
 @dataclasses.dataclass(frozen=True)
 class Report:
-    """All outcomes, in the order of ``CHECKS``.
+    """All outcomes, in their order.
 
     Attributes:
       refused: the first required check that has not passed; None = accepted.
@@ -99,25 +104,28 @@ async def validate(
     settings: config.Validation,
     others: Sequence[str] = (),
     max_turns: int = 25,
+    setting: str = "games",
 ) -> Report:
-    """Runs every check of ``CHECKS`` that is not off on a source.
+    """Runs every check of the setting that is not off on a source.
 
     Args:
       host: where the environment runs.
       settings: numbers of the checks, and which of them refuse an environment.
       others: sources of which it must not be a near-duplicate.
       max_turns: turns that an episode of the run has.
+      setting: a key of ``SETTINGS``.
 
     Raises:
       HostFault: the sandbox failed; nothing is known of the environment.
       ConfigError: as :func:`modes`.
     """
     wanted = modes(settings)
-    trial = checks.Trial(host, source, settings, max_turns, others)
+    kind, chain = SETTINGS[setting]
+    trial = kind(host, source, settings, max_turns, others)
     outcomes: list[Check] = []
     blocked = ""
     try:
-        for check in checks.ALL:
+        for check in chain:
             if wanted[check.__name__] == "off":
                 outcomes.append(Check(check.__name__, "off"))
             elif blocked:
@@ -134,7 +142,7 @@ async def validate(
 
 
 async def _run(
-    check: Callable[[checks.Trial], Awaitable[checks.Measurements]], trial: checks.Trial
+    check: Callable[[Any], Awaitable[checks.Measurements]], trial: checks.Trial
 ) -> tuple[Check, str]:
     """The outcome, and why no later check can run, if none can."""
     name = check.__name__

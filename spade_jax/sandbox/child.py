@@ -15,7 +15,7 @@ from typing import Any
 from spade_jax.sandbox import prelude, wire
 
 MODULE = "environment"
-NOT_ENVIRONMENTS = ("Env", "ToolUseBaseEnv")
+NOT_ENVIRONMENTS = ("Env", "ToolEnv", "ToolUseBaseEnv")
 REASON_LENGTH = 500
 BLOCK_SIZES = range(48, 129, 16)  # of pymalloc; instances of plain classes are among them
 OUT_OF_MEMORY = wire.encode(["fault", "memory", "MemoryError"], 1024)
@@ -123,6 +123,26 @@ class Instance:
         if not callable(run):
             raise Fault("missing", "the environment has no execute_tool()")
         return run(name, arguments)
+
+    def calls(self, calls: list[list[Any]], room: int) -> list[Any]:
+        """The outcomes of tool calls made one after the other.
+
+        Stops early once the outcomes fill ``room`` bytes.
+        """
+        outcomes: list[Any] = []
+        for name, arguments in calls:
+            outcomes.append(self.call(name, arguments))
+            room -= len(wire.encode(outcomes[-1], sys.maxsize))
+            if room < 0:
+                break
+        return outcomes
+
+    def examine(self) -> Any:
+        """What the validator may know of a tool environment."""
+        look = getattr(self._environment, "examine", None)
+        if not callable(look):
+            raise Fault("missing", "the environment is no ToolEnv")
+        return look()
 
 
 def find_class(module: types.ModuleType) -> type:

@@ -179,6 +179,14 @@ class EnvironmentFleet:
         """As :meth:`EnvironmentHost.call`."""
         return await self._logged(handle, "call", name, dict(arguments))
 
+    async def calls(self, handle: int, calls: Sequence[tuple[str, Mapping[str, Any]]]) -> list[Any]:
+        """As :meth:`EnvironmentHost.calls`."""
+        return await self._logged(handle, "calls", list(calls))
+
+    async def examine(self, handle: int) -> dict[str, Any]:
+        """As :meth:`EnvironmentHost.examine`."""
+        return await self._logged(handle, "examine")
+
     async def output(self, handle: int) -> str:
         """As :meth:`EnvironmentHost.output`."""
         return await self._logged(handle, "output")

@@ -148,6 +148,20 @@ class EnvironmentHost:
         request = ["call", name, dict(arguments)]
         return await self._instance(handle).ask(request, replies.anything)
 
+    async def calls(self, handle: int, calls: Sequence[tuple[str, Mapping[str, Any]]]) -> list[Any]:
+        """Runs tools one after the other, in one message; their answers, as of :meth:`call`.
+
+        For validation. Calls whose answers would not fit a message are not made: the list is then
+        shorter, but never empty.
+        """
+        made = [[name, dict(arguments)] for name, arguments in calls]
+        request = ["calls", made, self._settings.message_bytes // 2]
+        return await self._instance(handle).ask(request, replies.sequence(len(made)))
+
+    async def examine(self, handle: int) -> dict[str, Any]:
+        """What the validator may know of a tool environment (``ToolEnv.examine``)."""
+        return await self._instance(handle).ask(["examine"], replies.mapping)
+
     async def output(self, handle: int) -> str:
         """What the environment has printed, to standard output and error; the beginning is kept."""
         return self._instance(handle).output()

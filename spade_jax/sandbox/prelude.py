@@ -72,6 +72,8 @@ from dataclasses import dataclass, field
 from itertools import accumulate, chain, combinations, permutations, product
 from typing import Any
 
+from spade_jax.sandbox import tool_env
+
 LOADED = (
     __future__,
     abc,
@@ -135,6 +137,9 @@ LOADED = (
     zlib,
 )
 
+# So that an environment can also import it, as people's editors like.
+sys.modules["tool_env"] = tool_env
+
 # The builtins of every environment's module, so that a forgotten import does not kill it. One
 # dictionary for all: to bind the names in each module would copy a page for nearly each of them.
 BUILTINS: dict[str, Any] = (
@@ -182,6 +187,7 @@ BUILTINS: dict[str, Any] = (
             enum.Enum,
             abc.ABC,
             abc.abstractmethod,
+            tool_env.ToolEnv,
         )
     }
     | {
@@ -193,6 +199,7 @@ BUILTINS: dict[str, Any] = (
             "Iterable",
             "Iterator",
             "List",
+            "Literal",
             "Mapping",
             "NamedTuple",
             "Optional",

@@ -48,6 +48,24 @@ def mappings(value: Any) -> list[dict[str, Any]]:
     return value
 
 
+def mapping(value: Any) -> dict[str, Any]:
+    """A dict."""
+    if type(value) is not dict:
+        raise MalformedError(f"a dict was due, got {type(value).__name__}")
+    return value
+
+
+def sequence(length: int) -> Callable[[Any], list[Any]]:
+    """A list of 1 to ``length`` values; of none if that is 0."""
+
+    def check(value: Any) -> list[Any]:
+        if type(value) is not list or not min(1, length) <= len(value) <= length:
+            raise MalformedError(f"1 to {length} values were due")
+        return value
+
+    return check
+
+
 def anything(value: Any) -> Any:
     """Whatever JSON can hold."""
     return value

@@ -11,7 +11,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from spade_jax import config
-from spade_jax.environments.validation import CHECKS
 from spade_jax.learner.packing import Trajectory
 from spade_jax.selfplay import payment
 from spade_jax.selfplay.agent import Episode
@@ -45,7 +44,7 @@ class Row:
         self.values["designer/attempts"] = len(attempts)
         self.values["designer/validity"] = outcomes["accepted"] / max(1, len(attempts))
         reports = [attempt.report for attempt in attempts if attempt.report is not None]
-        for name in CHECKS:
+        for name in dict.fromkeys(check.name for report in reports for check in report.checks):
             statuses = [report[name].status for report in reports]
             if asked := sum(status in ("passed", "failed", "unproven") for status in statuses):
                 self.values[f"checks/{name}"] = statuses.count("passed") / asked

@@ -1,0 +1,1 @@
+"""Three tool environments written by hand, as text for people and tests; never imported."""
