@@ -31,11 +31,17 @@ START_SECONDS = 30.0
 END_SECONDS = 10.0
 # Modules such as random and threading ask for a visit after each fork. A zygote has one thread and
 # a child seeds its own numbers, so all those visits would do is to copy pages: two thirds of what
-# a bare fork costs.
-BOOT = (
-    "import os, sys; os.register_at_fork = lambda **hooks: None; sys.path.insert(0, sys.argv[1]); "
-    "from spade_jax.sandbox import zygote; zygote.main(int(sys.argv[2]), sys.argv[3])"
-)
+# a bare fork costs. OpenSSL and libuuid are copied pages too; hashlib and uuid do without.
+BOOT = """
+import os, sys
+os.register_at_fork = lambda **hooks: None
+sys.modules |= {"_hashlib": None, "_uuid": None}
+sys.path.insert(0, sys.argv[1])
+from spade_jax.sandbox import pages
+pages.gather()
+from spade_jax.sandbox import zygote
+zygote.main(int(sys.argv[2]), sys.argv[3])
+"""
 # No site-packages, no user folder, nothing of the working directory, no bytecode written. Not
 # isolated mode (-I): it would also ignore PYTHONHASHSEED, which must be the same on every host.
 INTERPRETER_FLAGS = ("-S", "-s", "-P", "-B")
@@ -92,7 +98,8 @@ class ZygoteProcess:
         with theirs:
             process = subprocess.Popen(
                 [sys.executable, *INTERPRETER_FLAGS, "-c", BOOT, *arguments],
-                env={"PYTHONHASHSEED": "0"},
+                # Symbols that a child would be the first to look up would be copied pages too.
+                env={"PYTHONHASHSEED": "0", "LD_BIND_NOW": "1"},
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 pass_fds=[theirs.fileno()],

@@ -17,7 +17,7 @@ import signal
 import socket
 import sys
 
-from spade_jax.sandbox import child, enclosure, limits, prelude, seccomp, wire
+from spade_jax.sandbox import child, enclosure, limits, pages, prelude, seccomp, wire
 from spade_jax.sandbox.commands import (
     COMMAND,
     EVENT,
@@ -268,6 +268,7 @@ def main(descriptor: int, settings: str) -> None:
     control = socket.socket(fileno=descriptor)
     uid_base = limits.private_uid_base(instances)
     limits.die_with_parent()
+    memory = pages.private()
     layers, namespaces = enclose(own_namespaces, caps.folder)
     if namespaces is not None and not layers["instance_namespaces"]:
         layers["instance_namespaces"] = limits.possible(namespaces.after_fork)
@@ -291,5 +292,6 @@ def main(descriptor: int, settings: str) -> None:
     layers |= limits.self_test(caps, rules, uid_base)
     control.send(json.dumps(layers).encode()[:REPORT_BYTES])
     os.dup2(0, 2)  # standard error was kept for a failure up to here
+    pages.collapse(memory)
     landlock = not layers["private_folder"] and not layers["landlock"]
     Zygote(control, Confinement(caps, rules, folder_rules, landlock, uid_base, namespaces)).run()

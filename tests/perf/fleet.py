@@ -9,11 +9,11 @@ real nodes would not share.
 
 import argparse
 import asyncio
-import json
 import os
 import pathlib
 import time
 
+import figures
 import ray
 from ray.cluster_utils import Cluster
 from sandbox import SOURCE, tree
@@ -75,19 +75,19 @@ def measure(nodes: int, count: int) -> float:
 def main() -> None:
     """Prints the figures and writes them where asked."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--json", help="file to write the figures to")
+    parser.add_argument("--json", type=pathlib.Path, help="file to write the figures to")
     parser.add_argument("--episodes", type=int, default=200, help="episodes of each cluster")
     arguments = parser.parse_args()
-    cores = len(os.sched_getaffinity(0))
-    rates = {nodes: measure(nodes, arguments.episodes) for nodes in range(1, cores + 1)}
-    figures = {
-        "conditions": {"cores": cores, "load": os.getloadavg()[0], "episodes": arguments.episodes},
-        "episodes_per_second_by_nodes": rates,
+    about = figures.conditions(episodes=arguments.episodes)
+    rates = [measure(nodes + 1, arguments.episodes) for nodes in range(about["cores"])]
+    beside = about | {"theirs": "the same on one node"}
+    table = {
+        f"episodes_per_second_{nodes}_nodes": figures.rate(
+            rate, rates[0], "1/s", beside | {"nodes": nodes}
+        )
+        for nodes, rate in enumerate(rates, start=1)
     }
-    text = json.dumps(figures, indent=2)
-    print(text)
-    if arguments.json:
-        pathlib.Path(arguments.json).write_text(text + "\n")
+    figures.write(table, arguments.json)
 
 
 if __name__ == "__main__":

@@ -4,7 +4,9 @@
 
 Runs three attacks first, with the same settings, and stops if one of them succeeds. Processor time
 is that of all processes together (host, zygote, children), so that figures per core hold on a
-machine that others use too; wall times do not.
+machine that others use too; wall times do not. All but ``..._across_cores`` is measured with
+everything, competitors too, held to one core: elsewhere the time that a sleeping core takes to wake
+is counted too.
 """
 
 import argparse
@@ -15,16 +17,20 @@ import multiprocessing
 import multiprocessing.connection
 import os
 import pathlib
-import platform
+import socket
 import statistics
 import subprocess
 import sys
 import time
+from typing import Any
+
+import figures
 
 from spade_jax import config
 from spade_jax.environments import interface
 from spade_jax.sandbox.faults import EnvironmentFault
 from spade_jax.sandbox.host import EnvironmentHost
+from spade_jax.sandbox.process import INTERPRETER_FLAGS
 
 SOURCE = interface.examples()["number_guessing"]
 TRIVIAL = """
@@ -36,6 +42,7 @@ class TrivialEnv:
 """
 SPINNING = TRIVIAL.replace('return "next"', 'while True: pass\n        return "next"')
 ATTACKS = ("reads_passwords", "tcp_connection", "fork")
+AT_ONCE = 4  # episodes opened side by side on a core
 TICK = os.sysconf("SC_CLK_TCK")
 EPISODE = (
     "import json, sys; request = json.load(sys.stdin); names = {}; exec(request['source'], names); "
@@ -166,61 +173,153 @@ def multiprocessing_workers(count: int) -> float:
     return count / (processor_seconds() - used)
 
 
-async def measure(arguments: argparse.Namespace) -> dict:
-    """All figures of the sandbox and the conditions they hold under."""
-    settings = config.Sandbox(
-        instances=max(arguments.instances, 64),
-        open_timeout=60.0,
-        step_timeout=60.0,
+def fork_floor(count: int) -> dict[str, float]:
+    """What fork_floor.py prints."""
+    program = pathlib.Path(__file__).with_name("fork_floor.py")
+    root = str(pathlib.Path(__file__).parent.parent.parent)
+    start = (
+        f"import sys, runpy; sys.path.insert(0, {root!r}); from spade_jax.sandbox import pages; "
+        f"pages.gather(); runpy.run_path({str(program)!r}, run_name='__main__')"
     )
+    command = [sys.executable, *INTERPRETER_FLAGS, "-c", start, str(count)]
+    environment = {"PYTHONHASHSEED": "0", "LD_BIND_NOW": "1"}
+    done = subprocess.run(
+        command, input=SOURCE, text=True, capture_output=True, check=True, env=environment
+    )
+    return json.loads(done.stdout)
+
+
+async def echoes(count: int) -> list[float]:
+    """Seconds of each round trip of a few bytes to a bare process and back, sorted."""
+    loop = asyncio.get_running_loop()
+    ours, theirs = socket.socketpair()
+    pid = os.fork()
+    if pid == 0:
+        ours.close()
+        while piece := theirs.recv(4096):
+            theirs.send(piece)
+        os._exit(0)
+    theirs.close()
+    ours.setblocking(False)
+    times = []
+    for _ in range(count):
+        start = time.perf_counter()
+        await loop.sock_sendall(ours, b"x" * 40)
+        await loop.sock_recv(ours, 4096)
+        times.append(time.perf_counter() - start)
+    ours.close()
+    os.waitpid(pid, 0)
+    return sorted(times)
+
+
+def table(measured: dict[str, Any], about: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """The figures, each beside the goal or a competitor of the same run."""
+    opened, across = measured["opens"], measured["across_cores"]
+    median, late = (
+        1e6 * measured["steps"][int(part * len(measured["steps"]))] for part in (0.5, 0.99)
+    )
+    ours_of_all = 1e6 * statistics.median(across["steps"])
+    floor = measured["floor"]
+    per_core = "1/s per core"
+    goals = about | {"theirs": "the goal"}
+
+    def beside(what: str) -> dict[str, Any]:
+        return about | {"theirs": what}
+
+    unconfined = beside(
+        "fork, compile, reset, end of the zygote's modules: no layer, host or message"
+    )
+    return {
+        "opens_per_second_per_core": figures.rate(opened, 400, per_core, goals),
+        "opens_per_second_per_core_own_namespaces": figures.rate(
+            measured["apart"], 400, per_core, goals | {"tier": measured["apart_tier"]}
+        ),
+        "opens_beside_multiprocessing": figures.rate(
+            opened, measured["multiprocessing"], per_core, beside("a multiprocessing.Process each")
+        ),
+        "opens_beside_fresh_interpreter": figures.rate(
+            opened, measured["interpreter"], per_core, beside("python -I -S each")
+        ),
+        "opens_beside_floor": figures.rate(
+            opened,
+            1 / floor["episode"],
+            per_core,
+            unconfined | {"page_faults": floor["faults"], "bare_fork_us": 1e6 * floor["bare"]},
+        ),
+        "opens_per_second_across_cores": figures.rate(
+            across["opens"], None, "1/s", about | {"cores": measured["cores"]}
+        ),
+        "step_median": figures.cost(median, 50, "us", goals),
+        "step_p99": figures.cost(late, 1000, "us", goals),
+        "step_median_across_cores": figures.cost(
+            ours_of_all,
+            1e6 * statistics.median(across["echoes"]),
+            "us",
+            beside("40 bytes echoed by a bare process") | {"cores": measured["cores"]},
+        ),
+        "kill_and_reap": figures.cost(1e3 * measured["killed"], 10, "ms", goals),
+        "open_instances_memory": figures.cost(measured["memory"] / 2**30, 8, "GiB", goals),
+    }
+
+
+async def alone(settings: config.Sandbox, arguments: argparse.Namespace) -> dict[str, Any]:
+    """What is measured on one core."""
     async with EnvironmentHost(settings) as host:
         await attacks(host)
         await opens(host, 20, 1)
-        cores = os.cpu_count() or 1
-        per_core, per_second = await opens(host, arguments.opens, 2 * cores)
-        times = await steps(host, arguments.steps)
-        killed = await kills(host, 20)
+        measured: dict[str, Any] = {
+            "tier": host.report.tier,
+            "opens": (await opens(host, arguments.opens, AT_ONCE))[0],
+            "steps": await steps(host, arguments.steps),
+            "killed": await kills(host, 20),
+        }
         handles = await asyncio.gather(*(host.open(SOURCE) for _ in range(arguments.instances)))
-        memory = memory_bytes()
+        measured["memory"] = memory_bytes()
         await asyncio.gather(*(host.close(handle) for handle in handles))
-        tier = host.report.tier
-    apart = dataclasses.replace(settings, own_namespaces=True)
-    async with EnvironmentHost(apart) as host:
-        apart_per_core, _ = await opens(host, arguments.opens // 4, 2 * cores)
-    return {
-        "conditions": {
-            "tier": tier,
-            "cores": cores,
-            "machine": platform.machine(),
-            "python": platform.python_version(),
-            "load": os.getloadavg()[0],
-            "instances": arguments.instances,
-        },
-        "opens_per_second_per_core": per_core,
-        "opens_per_second": per_second,
-        "opens_per_second_per_core_own_namespaces": apart_per_core,
-        "step_median_us": 1e6 * statistics.median(times),
-        "step_p99_us": 1e6 * times[int(0.99 * len(times))],
-        "kill_and_reap_ms": 1e3 * killed,
-        "open_instances_memory_gib": memory / 2**30,
-    }
+    async with EnvironmentHost(dataclasses.replace(settings, own_namespaces=True)) as host:
+        await opens(host, 20, 1)
+        measured["apart_tier"] = host.report.tier
+        measured["apart"] = (await opens(host, arguments.opens // 4, AT_ONCE))[0]
+    return measured
+
+
+async def together(settings: config.Sandbox, arguments: argparse.Namespace) -> dict[str, Any]:
+    """What is measured on all cores."""
+    async with EnvironmentHost(settings) as host:
+        await opens(host, 20, 1)
+        at_once = AT_ONCE * (os.cpu_count() or 1)
+        _, rate = await opens(host, arguments.opens // at_once * at_once, at_once)
+        return {
+            "opens": rate,
+            "steps": await steps(host, arguments.steps),
+            "echoes": await echoes(arguments.steps),
+        }
 
 
 def main() -> None:
     """Prints the figures and writes them where asked."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--json", help="file to write the figures to")
+    parser.add_argument("--json", type=pathlib.Path, help="file to write the figures to")
     parser.add_argument("--opens", type=int, default=1000)
     parser.add_argument("--steps", type=int, default=10000)
     parser.add_argument("--instances", type=int, default=2000)
     arguments = parser.parse_args()
-    figures = asyncio.run(measure(arguments))
-    figures["fresh_interpreter_per_second_per_core"] = fresh_interpreters(30)
-    figures["multiprocessing_per_second_per_core"] = multiprocessing_workers(100)
-    text = json.dumps(figures, indent=2)
-    print(text)
-    if arguments.json:
-        pathlib.Path(arguments.json).write_text(text + "\n")
+    settings = config.Sandbox(
+        instances=max(arguments.instances, 64), open_timeout=60.0, step_timeout=60.0
+    )
+    cores = os.sched_getaffinity(0)
+    across = asyncio.run(together(settings, arguments))
+    os.sched_setaffinity(0, {max(cores)})
+    measured = asyncio.run(alone(settings, arguments))
+    measured |= {
+        "across_cores": across,
+        "cores": len(cores),
+        "interpreter": fresh_interpreters(30),
+        "multiprocessing": multiprocessing_workers(100),
+        "floor": fork_floor(300),
+    }
+    about = figures.conditions(tier=measured["tier"], instances=arguments.instances)
+    figures.write(table(measured, about), arguments.json)
 
 
 if __name__ == "__main__":
