@@ -9,6 +9,7 @@ import spade_jax
 
 PACKAGE = pathlib.Path(spade_jax.__file__).parent
 FORBIDDEN_NAMES = {"exec", "eval", "compile", "__import__"}
+BUILTINS = {"builtins", "__builtins__"}
 FORBIDDEN_MODULES = {"importlib", "runpy", "code", "codeop", "pickle", "marshal", "shelve", "imp"}
 FORBIDDEN_ATTRIBUTES = {
     "exec", "eval", "__import__", "import_module", "exec_module", "module_from_spec",
@@ -27,12 +28,18 @@ def violations(source: str) -> set[str]:
             found.add(node.id)
         elif isinstance(node, ast.Attribute) and node.attr in FORBIDDEN_ATTRIBUTES:
             found.add(node.attr)
+        elif isinstance(node, ast.Attribute) and node.attr in FORBIDDEN_NAMES:
+            # compile is also a method of patterns and of jitted functions
+            if isinstance(node.value, ast.Name) and node.value.id in BUILTINS:
+                found.add(node.attr)
         elif isinstance(node, ast.Import):
             names = {alias.name for alias in node.names} - ALLOWED_IMPORTS
             found |= {name for name in names if name.split(".")[0] in FORBIDDEN_MODULES}
         elif isinstance(node, ast.ImportFrom) and node.module:
             names = {f"{node.module}.{alias.name}" for alias in node.names} | {node.module}
             allowed = ALLOWED_IMPORTS | {"importlib.util.find_spec", "importlib", "importlib.util"}
+            if node.module in BUILTINS:
+                found |= {alias.name for alias in node.names} & FORBIDDEN_NAMES
             if node.module.split(".")[0] in FORBIDDEN_MODULES and not names <= allowed:
                 found.add(node.module)
     return found
@@ -51,6 +58,8 @@ def test_no_module_executes_text(path):
         "f = eval",
         "import builtins; builtins.exec(text)",
         "compile(text, '', 'exec')",
+        "import builtins; builtins.compile(text, '', 'exec')",
+        "from builtins import compile as translate",
         "__import__('os')",
         "import importlib",
         "import importlib.util; importlib.util.spec_from_file_location('x', path)",

@@ -80,6 +80,8 @@ class Instance:
             message = wire.encode(request, self._limit)
         except wire.OversizedError as error:
             raise EnvironmentFault("too_large", str(error)) from error
+        except wire.WireError as error:  # a source or arguments with a lone surrogate, or NaN
+            raise EnvironmentFault("malformed", str(error)) from error
         pending = self._pending = self._loop.create_future()
         self._due = self._loop.time() + (self.timeout if self._forked else FORK_SECONDS)
         self._set_alarm()

@@ -93,6 +93,24 @@ def test_tools_of_a_bare_class(sandboxed):
     sandboxed(body)
 
 
+def test_a_request_that_json_cannot_hold_is_a_fault(sandboxed):
+    source = bad_step("pass") + (
+        "    def execute_tool(self, name, args):\n        return {'output': name}\n"
+    )
+
+    async def body(host):
+        fault = await fault_of(host.open(source + "# \ud800"))
+        assert fault.kind == "malformed"
+        assert "surrogate" in fault.reason
+        handle = await host.open(source)
+        for name, arguments in (("\ud800", {}), ("add", {"a": float("nan")}), ("add", {"a": {1}})):
+            assert (await fault_of(host.call(handle, name, arguments))).kind == "malformed"
+        assert await host.call(handle, "add", {}) == {"output": "add"}
+        await host.close(handle)
+
+    sandboxed(body)
+
+
 STEPS = {
     "loops": ("while True: pass", "timeout"),
     "loops, catching all": ("while True:\n    try: time.sleep(9)\n    except BaseException: pass",
