@@ -189,6 +189,9 @@ HARMLESS = {
     "prints a surrogate": "print('\\ud800')",
     "catches signals": "signal.signal(signal.SIGTERM, signal.SIG_IGN)",
     "collects rubbish": "gc.collect(); [id(each) for each in gc.get_objects()]",
+    "hashes without OpenSSL": "import hashlib, uuid; hashlib.new('sha3_256', b'x').hexdigest()\n"
+    "assert hashlib.sha256(b'').hexdigest()[:8] == 'e3b0c442'\n"
+    "assert str(uuid.uuid5(uuid.NAMESPACE_DNS, 'x'))[14] == '5'",
     "looks at its environment": "assert not os.environ, os.environ",
 }
 
