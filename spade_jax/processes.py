@@ -78,7 +78,7 @@ class Processes:
         """``deadline``: seconds to wait for the others at one exchange."""
         self.index, self.count = jax.process_index(), jax.process_count()
         self._deadline = deadline
-        self._client = distributed.global_state.client
+        self._client: Any = distributed.global_state.client
         self._round = 0
         self._stopping = self._stopped = False
 

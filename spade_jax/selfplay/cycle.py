@@ -101,6 +101,7 @@ class Cycle:
         played = batch.agent_trajectories(episodes, self.settings)
         self._record_designers(due, paid, designed)
         row.designer(due, paid, state.averages, self.settings.rewards)
+        row.values.update(diagnostics.of_paid(due, paid, state.ledger, self.settings.rewards))
         row.batch(played, designed)
         row.values.update(diagnostics.of_batch(played, designed))
 
