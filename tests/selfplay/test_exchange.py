@@ -4,7 +4,6 @@ import asyncio
 import dataclasses
 import json
 
-from spade_jax.data import corpus
 from spade_jax.sandbox.host import EnvironmentHost
 from spade_jax.selfplay import exchange
 from spade_jax.selfplay.records import Records, Unrecorded
@@ -67,7 +66,7 @@ def run(make_cycle, settings, count, folder):
                 make_cycle(
                     host,
                     settings,
-                    corpus=corpus.load("pydoc", settings.seed, shard=(index, count)),
+                    corpus=None,  # it is dealt out, too: slots would get other documents
                     records=Unrecorded() if index else Records(folder),
                     exchange=Pair(index, count, rounds),
                 )
@@ -91,10 +90,11 @@ def test_two_processes_make_of_the_same_episodes_what_one_makes(make_cycle, sett
     than slots, too: their share is empty."""
     settings = dataclasses.replace(
         settings,
-        corpus=dataclasses.replace(settings.corpus, source=""),
-        schedule=dataclasses.replace(settings.schedule, slots=3, top_up=True),
+        schedule=dataclasses.replace(settings.schedule, slots=3, active_skills=1, top_up=True),
         hints=dataclasses.replace(settings.hints, placebo=2),
         designer=dataclasses.replace(settings.designer, penalise_invalid=True, attempts=2),
+        # Environments that are always lost earn something, refused programs nothing.
+        rewards=dataclasses.replace(settings.rewards, anchor_low=0.0),
     )
     runs = {n: run(make_cycle, settings, n, tmp_path / str(n)) for n in (1, 2, 4)}
     ((rows, batches, state),) = runs[1]

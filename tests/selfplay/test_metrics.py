@@ -10,10 +10,11 @@ from spade_jax.selfplay import manifest
 PAGE = Path(__file__).parents[2] / "docs" / "metrics.md"
 
 
-# What only the real learner writes, and what only placebos do.
+# What only the real learner writes, and what only placebos and many plays of a seed do.
 ELSEWHERE = {"importance", "logp_gap", "entropy", "loss", "grad_norm", "trained_tokens", "kl",
              "ratio_clipped", "tokens"}  # fmt: skip
-UNUSUAL = {"episodes/placebo", "returns/placebo", "regret/placebo", "regret/beside_placebo"}
+UNUSUAL = {"episodes/placebo", "returns/placebo", "regret/placebo", "regret/beside_placebo",
+           "returns/seed_share"}  # fmt: skip
 
 
 def documented():
