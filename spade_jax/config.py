@@ -285,6 +285,13 @@ class Checkpoint:
 
 
 @dataclasses.dataclass(frozen=True)
+class Processes:
+    deadline: float = setting(
+        1800.0, "seconds that one of several processes waits for the others at an exchange"
+    )
+
+
+@dataclasses.dataclass(frozen=True)
 class Trackers:
     tensorboard: bool = setting(False, "write metrics for TensorBoard too, into tensorboard/")
     wandb: str = setting("", "project of Weights & Biases to log to; empty = off")
@@ -313,6 +320,7 @@ class Config:
     learner: Learner = dataclasses.field(default_factory=Learner)
     warm_start: WarmStart = dataclasses.field(default_factory=WarmStart)
     checkpoint: Checkpoint = dataclasses.field(default_factory=Checkpoint)
+    processes: Processes = dataclasses.field(default_factory=Processes)
     trackers: Trackers = dataclasses.field(default_factory=Trackers)
 
 

@@ -112,6 +112,7 @@ ABOVE_ZERO = (
     "learner.clip_norm",
     "learner.importance_cap",
     "warm_start.learning_rate",
+    "processes.deadline",
 )
 
 

@@ -10,22 +10,28 @@ from spade_jax import config
 from spade_jax.models import loading
 from spade_jax.models.transformer import Transformer
 from spade_jax.progress import RunProgress
+from spade_jax.selfplay.exchange import Exchange
 from spade_jax.warm_start import stage
 
 INITIAL = "initial"
 """Folder of a run directory that holds the taught model, in Hugging Face format."""
 
 
-def prepare(
+async def prepare(
     settings: config.Config,
     workdir: Path,
     progress: RunProgress,
-    mesh: jax.sharding.Mesh | None = None,
+    mesh: jax.sharding.Mesh | None,
+    exchange: Exchange,
 ) -> tuple[Transformer, PreTrainedTokenizerFast]:
-    """The initial policy; taught first, if the config says so and nobody has done it before."""
+    """The initial policy; taught first, if the config says so and nobody has done it before.
+
+    Of several processes the first one teaches, and all read what it wrote.
+    """
     initial = workdir / INITIAL
-    if settings.warm_start.enabled and not initial.exists():
+    if settings.warm_start.enabled and exchange.index == 0 and not initial.exists():
         stage.taught(settings, initial, progress)
+    await exchange.all_gather("the initial policy", None)
     return load(settings, workdir, mesh)
 
 

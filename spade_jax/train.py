@@ -2,6 +2,9 @@
 
 The same command on the same directory continues the run from its last checkpoint
 (``config.checkpoint.every``). SIGTERM saves a checkpoint and ends with status 0.
+
+Several processes (docs/processes.md) are each started with the same command and ``--distributed``;
+on a cluster that JAX does not know, with ``--coordinator``, ``--processes`` and ``--process`` too.
 """
 
 import asyncio
@@ -11,6 +14,7 @@ import json
 import os
 import signal
 import sys
+import traceback
 from collections.abc import AsyncIterator, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -20,7 +24,7 @@ from absl import app, flags, logging
 from ml_collections import config_flags
 from rich.console import Console
 
-from spade_jax import cache, config, policy, summary
+from spade_jax import cache, config, policy, processes, summary
 from spade_jax.data import corpus as corpora
 from spade_jax.environments import validation
 from spade_jax.learner.checkpoint import CheckpointError, Checkpoints
@@ -37,7 +41,8 @@ from spade_jax.sandbox.host import EnvironmentHost
 from spade_jax.sandbox.limits import InsufficientTierError
 from spade_jax.selfplay.batch import ROLES
 from spade_jax.selfplay.cycle import Cycle
-from spade_jax.selfplay.records import Records
+from spade_jax.selfplay.exchange import Exchange
+from spade_jax.selfplay.records import Records, Unrecorded
 from spade_jax.selfplay.state import State
 from spade_jax.trackers import Trackers
 
@@ -46,6 +51,7 @@ MAY_CHANGE = (
     "checkpoint.keep",
     "checkpoint.keep_every",
     "corpus.data_dir",
+    "processes.deadline",
     "trackers.tensorboard",
     "trackers.wandb",
     "trackers.wandb_mode",
@@ -59,6 +65,12 @@ _WORKDIR = flags.DEFINE_string(
 _ALLOW_CONFIG_CHANGE = flags.DEFINE_bool(
     "allow-config-change", False, "continue a run that was begun with other settings"
 )
+_DISTRIBUTED = flags.DEFINE_bool("distributed", False, "this is one of several processes")
+_COORDINATOR = flags.DEFINE_string(
+    "coordinator", "", "HOST:PORT of the first of them; empty = JAX finds the cluster"
+)
+_PROCESSES = flags.DEFINE_integer("processes", 0, "their number, beside --coordinator")
+_PROCESS = flags.DEFINE_integer("process", 0, "index of this one, beside --coordinator")
 
 
 async def train(
@@ -66,7 +78,8 @@ async def train(
 ) -> None:
     """Runs or continues ``settings.iterations`` iterations in ``workdir`` and prints a summary.
 
-    SIGTERM and an interrupt save the run as it was before the present iteration and return.
+    SIGTERM and an interrupt save the run as it was before the present iteration and return. Of
+    several processes, which share ``workdir``, the first one writes and prints.
 
     Args:
       allow_config_change: continue a run that was begun with other settings.
@@ -74,24 +87,37 @@ async def train(
     Raises:
       config.ConfigError: the directory is in use or, unless allowed, of a run with other settings.
       summary.RunFailed: the run ended without enough environments or undecided play.
+      processes.ProcessFault: another process is missing or failed.
     """
-    with claim(workdir, settings, console, allow_config_change):
-        try:
-            await _train(settings, workdir, console)
-        except asyncio.CancelledError:
-            console.print(f"stopped and saved; the same command continues {workdir}")
+    exchange = processes.exchange(settings.processes)
+    first = exchange.index == 0
+    if not first:
+        console = Console(quiet=True)
+    try:
+        with contextlib.ExitStack() as stack:
+            if first:
+                stack.enter_context(claim(workdir, settings, console, allow_config_change))
+            await _train(settings, workdir, console, exchange)
+    except asyncio.CancelledError:
+        console.print(f"stopped and saved; the same command continues {workdir}")
+    except Exception as error:
+        exchange.fail(error)
+        raise
 
 
-async def _train(settings: config.Config, workdir: Path, console: Console) -> None:
-    mesh = sharding.make_mesh(settings.mesh) if settings.mesh != config.Mesh() else None
+async def _train(
+    settings: config.Config, workdir: Path, console: Console, exchange: Exchange
+) -> None:
+    several, first = exchange.count > 1, exchange.index == 0
+    mesh = sharding.make_mesh(settings.mesh) if several or settings.mesh != config.Mesh() else None
     with RunProgress("warm start", 1, console=console) as progress:
-        model, tokenizer = policy.prepare(settings, workdir, progress, mesh)
+        model, tokenizer = await policy.prepare(settings, workdir, progress, mesh, exchange)
         progress.step("the initial policy is ready")
     renderer = Renderer(tokenizer, template_options={"enable_thinking": settings.model.thinking})
     learner = Learner(model, settings.learner, ROLES, mesh)
-    corpus = _corpus(settings)
-    records = Records(workdir)
-    if corpus is not None:
+    corpus = _corpus(settings, exchange)
+    records = Records(workdir) if first else None
+    if records and corpus is not None:
         records.corpus(corpus.documents, corpus.bad_rows)
 
     kept = settings.checkpoint
@@ -99,7 +125,8 @@ async def _train(settings: config.Config, workdir: Path, console: Console) -> No
         state = _restore(checkpoints, learner, corpus, settings)
         if state.iteration:
             console.print(f"continuing after iteration {state.iteration - 1}")
-        records.drop_from(state.iteration)
+        if records:
+            records.drop_from(state.iteration)
         # From here on there is something to save: a signal ends the iteration, not the process.
         task = asyncio.current_task()
         assert task is not None
@@ -112,19 +139,32 @@ async def _train(settings: config.Config, workdir: Path, console: Console) -> No
             sampler.update(learner.params, state.iteration)
             with (
                 RunProgress("iteration", settings.iterations, state.iteration, console) as bar,
-                Trackers(settings.trackers, workdir, state.iteration) as trackers,
+                Trackers(
+                    settings.trackers if first else config.Trackers(), workdir, state.iteration
+                ) as trackers,
             ):
                 cycle = Cycle(
-                    settings, state, learner, sampler, host, renderer, corpus, records, bar
+                    settings,
+                    state,
+                    learner,
+                    sampler,
+                    host,
+                    renderer,
+                    corpus,
+                    records or Unrecorded(),
+                    bar,
+                    exchange,
                 )
                 async for row in _iterations(cycle, learner, corpus, checkpoints):
-                    records.metrics(row)
+                    if records:
+                        records.metrics(row)
                     trackers.log(row)
                     bar.step(summary.line(row))
 
-    rows = records.read_metrics()
-    summary.show(rows, workdir, console)
-    summary.check(rows, workdir)
+    if records:
+        rows = records.read_metrics()
+        summary.show(rows, workdir, console)
+        summary.check(rows, workdir)
 
 
 def _restore(
@@ -157,6 +197,7 @@ async def _iterations(
         try:
             row = await cycle.run_iteration()
         except asyncio.CancelledError:
+            await cycle.exchange.stop()
             # Learning waits for nothing: whoever was cancelled while waiting has not yet learned.
             if checkpoints.latest() != iteration:
                 checkpoints.save(iteration, learner.state, before)
@@ -170,12 +211,12 @@ async def _iterations(
             checkpoints.save(state.iteration, learner.state, before)
 
 
-def _corpus(settings: config.Config) -> corpora.Corpus | None:
+def _corpus(settings: config.Config, exchange: Exchange) -> corpora.Corpus | None:
     """This process's share of the documents; None where the config names no corpus."""
     wanted = settings.corpus
     if not wanted.source:
         return None
-    shard = (jax.process_index(), jax.process_count())
+    shard = (exchange.index, exchange.count)
     return corpora.load(wanted.source, settings.seed, wanted.fields, wanted.data_dir, shard)
 
 
@@ -251,7 +292,10 @@ def main(argv: list[str]) -> None:
     try:
         settings = config.from_config_dict(_CONFIG.value)
         validation.modes(settings.validation)
-        signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))  # until there is something to save
+        if _DISTRIBUTED.value:
+            processes.join(_COORDINATOR.value, _PROCESSES.value, _PROCESS.value)
+        # Until there is something to save.
+        signal.signal(signal.SIGTERM, lambda *_: processes.end(0))
         asyncio.run(train(settings, Path(_WORKDIR.value), console, _ALLOW_CONFIG_CHANGE.value))
     except (
         CheckpointError,
@@ -263,12 +307,16 @@ def main(argv: list[str]) -> None:
         ModelError,
         TemplateError,
         InsufficientTierError,
+        processes.ProcessFault,
         summary.RunFailed,
     ) as error:
         console.print(
             f"{type(error).__name__}: {error}", markup=False, highlight=False, soft_wrap=True
         )
-        sys.exit(1)
+        processes.end(1)
+    except Exception:
+        traceback.print_exc()
+        processes.end(1)
 
 
 if __name__ == "__main__":

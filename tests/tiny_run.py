@@ -1,6 +1,7 @@
 """A whole run of a tiny model, as a program that ends itself at a chosen moment.
 
     python tests/tiny_run.py WORKDIR [--signal SIGKILL --phase play --iteration 1 --delay 0.3]
+    python tests/tiny_run.py WORKDIR --coordinator=HOST:PORT --process=0  # the first of two
 
 Everything is real (sandbox, checks, sampler, learner, checkpoints) but what no model this small can
 do: the designer's programs are made up from the request's name, and a message that does not end is
@@ -16,12 +17,13 @@ import random
 import signal
 import sys
 import threading
+import traceback
 from pathlib import Path
 
 import jax
 from rich.console import Console
 
-from spade_jax import config, policy, train
+from spade_jax import config, policy, processes, train
 from spade_jax.learner.checkpoint import Checkpoints
 from spade_jax.models import loading
 from spade_jax.progress import RunProgress
@@ -61,9 +63,11 @@ class ResidueEnv:
 ```'''
 
 
-def settings() -> config.Config:
+def settings(processes: int, deadline: float) -> config.Config:
     values = config.default_config()
     values.iterations = 5
+    values.mesh.fsdp = processes  # rows, too, are spread over them
+    values.processes.deadline = deadline
     values.model.architecture = {
         "model_type": "qwen3",
         "hidden_size": 16,
@@ -84,7 +88,7 @@ def settings() -> config.Config:
     values.hints.max_tokens = 8
     values.corpus.max_tokens = 32
     values.sampler.update(slots=16, context=4096, cache_mb=16, prefill_chunk=512, decode_steps=4)
-    values.learner.update(learning_rate=1e-2, row_length=4096, rows=1, remat=False)
+    values.learner.update(learning_rate=1e-2, row_length=4096, rows=processes, remat=False)
     values.checkpoint.update(every=1, keep=2, keep_every=0)
     return config.from_config_dict(values)
 
@@ -148,8 +152,14 @@ def main():
     parser.add_argument("--phase")
     parser.add_argument("--iteration", type=int)
     parser.add_argument("--delay", type=float, default=0.0)
-    moment = Moment(parser.parse_args())
-    workdir = moment.chosen.workdir
+    parser.add_argument("--coordinator")
+    parser.add_argument("--process", type=int)
+    parser.add_argument("--deadline", type=float, default=300.0)
+    chosen = parser.parse_args()
+    moment, workdir = Moment(chosen), chosen.workdir
+    jax.config.update("jax_num_cpu_devices", 1)
+    if chosen.coordinator:
+        processes.join(chosen.coordinator, 2, chosen.process)
     jax.config.update("jax_compilation_cache_dir", str(workdir.parent / "compiled"))
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
 
@@ -172,14 +182,19 @@ def main():
     tokenizer = conftest.make_byte_tokenizer()
     HelpedSampler.renderer = Renderer(tokenizer)
 
-    def prepare(wanted, workdir, progress, mesh):
-        return loading.load(wanted.model, wanted.seed)[0], tokenizer
+    async def prepare(wanted, workdir, progress, mesh, exchange):
+        return loading.load(wanted.model, wanted.seed, mesh)[0], tokenizer
 
     policy.prepare = prepare
     train.NativeSampler = HelpedSampler
     train.RunProgress = Progress
     train.Checkpoints = Saving
-    asyncio.run(train.train(settings(), workdir, Console()))
+    wanted = settings(2 if chosen.coordinator else 1, chosen.deadline)
+    try:
+        asyncio.run(train.train(wanted, workdir, Console(width=200)))
+    except Exception:
+        traceback.print_exc()
+        processes.end(1)
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 
 import dataclasses
 import typing
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 from spade_jax import config
@@ -54,6 +54,13 @@ class Report:
 
     checks: tuple[Check, ...]
     refused: Check | None = None
+
+    @classmethod
+    def from_json(cls, row: Mapping[str, Any]) -> "Report":
+        """Inverse of ``dataclasses.asdict``."""
+        refused = row["refused"]
+        checks = tuple(Check(**check) for check in row["checks"])
+        return cls(checks, Check(**refused) if refused else None)
 
     @property
     def accepted(self) -> bool:

@@ -1,9 +1,8 @@
-"""Checkpoints of a run: arrays, JSON data and a grain iterator, as finalised Orbax steps."""
+"""Checkpoints of a run: arrays and JSON data, as finalised Orbax steps."""
 
 import pathlib
 from typing import Any
 
-import grain.checkpoint
 import jax
 import orbax.checkpoint as ocp
 
@@ -48,14 +47,18 @@ class Checkpoints:
     def __enter__(self) -> "Checkpoints":
         return self
 
-    def __exit__(self, *_: object) -> None:
-        self.close()
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        # Of several processes, the others need not come to where a failed one would wait for them.
+        failed = kind is not None and issubclass(kind, Exception)
+        if not failed or jax.process_count() == 1:
+            self.close()
 
-    def save(self, step: int, arrays: Any, data: dict, iterator: Any = None) -> None:
-        """Starts writing ``step``: a pytree of arrays, a JSON dictionary, a grain iterator."""
+    def save(self, step: int, arrays: Any, data: dict) -> None:
+        """Starts writing ``step``: a pytree of arrays and a JSON dictionary.
+
+        Several processes all call this; the first one's ``data`` is written.
+        """
         items = {"arrays": ocp.args.StandardSave(arrays), "data": ocp.args.JsonSave(data)}
-        if iterator is not None:
-            items["iterator"] = grain.checkpoint.CheckpointSave(iterator)
         self._manager.save(step, args=ocp.args.Composite(**items))
 
     def latest(self) -> int | None:
@@ -63,14 +66,13 @@ class Checkpoints:
         self.wait()
         return self._manager.latest_step()
 
-    def restore(self, step: int, like: Any, iterator: Any = None) -> tuple[Any, dict]:
+    def restore(self, step: int, like: Any) -> tuple[Any, dict]:
         """Arrays and data of ``step``.
 
         Args:
           step: a step that was saved.
           like: pytree of arrays, or of ShapeDtypeStructs with shardings, that says in which
             structure, dtype and layout the arrays are wanted.
-          iterator: a grain iterator to move to where the saved one stood.
 
         Raises:
           CheckpointError: the step is absent, damaged, or of another structure.
@@ -85,8 +87,6 @@ class Checkpoints:
             )
         abstract = jax.tree.map(ocp.utils.to_shape_dtype_struct, like)
         items = {"arrays": ocp.args.StandardRestore(abstract), "data": ocp.args.JsonRestore()}
-        if iterator is not None:
-            items["iterator"] = grain.checkpoint.CheckpointRestore(iterator)
         try:
             restored = self._manager.restore(step, args=ocp.args.Composite(**items))
         except Exception as error:  # Orbax and TensorStore raise a dozen kinds for damage

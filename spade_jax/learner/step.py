@@ -59,6 +59,8 @@ class Learner:
         # Copies: the caller's model must survive the donation of these.
         self.params = jax.tree.map(jnp.copy, params)
         self._optimizer = optimizer.init(self.params, settings)
+        if mesh is not None:
+            self._optimizer = jax.tree.map(functools.partial(_on, mesh), self._optimizer)
         self._reference = None
         if settings.kl_coefficient:
             self._reference = optimizer.rest(jax.tree.map(jnp.copy, params), settings)
@@ -287,6 +289,13 @@ def _spread(
             f"divide over mesh.context = {shards.length}; make it a multiple"
         )
     return jax.sharding.NamedSharding(mesh, sharding.spec("batch", "length")), shards
+
+
+def _on(mesh: jax.sharding.Mesh, x: jax.Array) -> jax.Array:
+    """``x``, everywhere on the mesh if it is not on it yet: what counts updates."""
+    if isinstance(x.sharding, jax.sharding.NamedSharding):
+        return x
+    return jax.device_put(x, jax.sharding.NamedSharding(mesh, PartitionSpec()))
 
 
 def _untrained(trajectory: Trajectory) -> Trajectory:

@@ -2,6 +2,8 @@
 
 import contextlib
 import dataclasses
+from collections.abc import Mapping
+from typing import Any
 
 from spade_jax import config
 from spade_jax.environments import parsing
@@ -64,6 +66,23 @@ class Episode:
         """What the agent is shown besides the first observation: the arms differ in this alone."""
         shown = {"hinted": self.environment.hint, "placebo": self.environment.placebo}
         return shown.get(self.arm)
+
+    def result(self) -> dict[str, Any]:
+        """What playing it has made of it, as JSON can hold it."""
+        return {
+            "status": self.status,
+            "fault": self.fault,
+            "observation": self.observation,
+            "turns": [dataclasses.asdict(turn) for turn in self.turns],
+            "samples": [dataclasses.asdict(sample) for sample in self.samples],
+        }
+
+    def take(self, result: Mapping[str, Any]) -> None:
+        """Fills it in with the result of an equal episode that was played elsewhere."""
+        self.status, self.fault = result["status"], result["fault"]
+        self.observation = result["observation"]
+        self.turns = [Turn(**turn) for turn in result["turns"]]
+        self.samples = [Sample(**sample) for sample in result["samples"]]
 
     @property
     def uid(self) -> str:

@@ -2,7 +2,8 @@
 
 Every k iterations the designer writes a new environment set and a hint for each environment; in
 every iteration the agent plays the set; the designer is paid ``delay`` iterations after it wrote;
-one optimizer step follows. See docs/method.md.
+one optimizer step follows. See docs/method.md. Several processes deal out slots, hints and
+episodes; everything else all of them do alike.
 """
 
 import asyncio
@@ -21,10 +22,11 @@ from spade_jax.sandbox.host import EnvironmentHost
 from spade_jax.selfplay import batch, diagnostics, metrics, payment, schedule
 from spade_jax.selfplay.agent import Agent, Episode
 from spade_jax.selfplay.designer import Designer, Slot, invalid, solutions
+from spade_jax.selfplay.exchange import Alone, Exchange, all_results, dealt
 from spade_jax.selfplay.hints import with_placebos, write_hints
 from spade_jax.selfplay.ledger import Arm, Play
 from spade_jax.selfplay.memory import Record
-from spade_jax.selfplay.records import Records
+from spade_jax.selfplay.records import Recorder
 from spade_jax.selfplay.state import Environment, Invalid, State
 
 
@@ -56,8 +58,9 @@ class Cycle:
         host: EnvironmentHost,
         renderer: Renderer,
         corpus: Iterator[Document] | None,
-        records: Records,
+        records: Recorder,
         progress: Progress,
+        exchange: Exchange | None = None,
     ):
         self.settings = settings
         self.state = state
@@ -68,7 +71,8 @@ class Cycle:
         self._corpus = corpus
         self._records = records
         self._progress = progress
-        self._designer = Designer(sampler, host, renderer, settings)
+        self.exchange = exchange or Alone()
+        self._designer = Designer(sampler, host, renderer, settings, self.exchange)
         self._agent = Agent(sampler, host, renderer, settings.agent, settings.designer.prompts)
         self._seconds: dict[str, float] = {}
 
@@ -97,6 +101,7 @@ class Cycle:
         played = batch.agent_trajectories(episodes, self.settings)
         self._record_designers(due, paid, designed)
         row.designer(due, paid, state.averages, self.settings.rewards)
+        row.values.update(diagnostics.of_paid(due, paid, state.ledger, self.settings.rewards))
         row.batch(played, designed)
         row.values.update(diagnostics.of_batch(played, designed))
 
@@ -140,17 +145,21 @@ class Cycle:
             for index in range(plan.slots)
             if index not in filled
         ]
-        documents = [
-            next(self._corpus) if self._corpus else None
-            for _ in range(len(slots) * settings.designer.attempts)
-        ]
+        # Of every process equally many, whatever its share: so all are at one place of the corpus.
+        draws = -(-len(slots) // self.exchange.count) * settings.designer.attempts
+        documents = [next(self._corpus) if self._corpus else None for _ in range(draws)]
         with self._phase("design", len(slots)):
             written, attempts = await self._designer.write(
                 slots, iteration, documents, state.memory, present
             )
         with self._phase("hint", len(written)):
             written, hint_tokens = await write_hints(
-                written, solutions(attempts), self._sampler, self._renderer, settings
+                written,
+                solutions(attempts),
+                self._sampler,
+                self._renderer,
+                settings,
+                self.exchange,
             )
         if not present:
             written = with_placebos(written, settings, iteration)
@@ -178,12 +187,17 @@ class Cycle:
         ]
         order = random.Random(schedule.derive_seed(self.settings.seed, "order", iteration))
         order.shuffle(episodes)
-        with self._phase("play", len(episodes)):
+        mine = dealt(episodes, self.exchange)
+        with self._phase("play", len(mine)):
             # In lots, because an episode that waited for a free instance while others wait for it
             # at the sampler would wait for ever.
-            for start in range(0, len(episodes), self.settings.sandbox.instances):
-                lot = episodes[start : start + self.settings.sandbox.instances]
+            for start in range(0, len(mine), self.settings.sandbox.instances):
+                lot = mine[start : start + self.settings.sandbox.instances]
                 await asyncio.gather(*(self._play_one(episode) for episode in lot))
+            own = [episode.result() for episode in mine]
+            results = await all_results(self.exchange, "episodes", own)
+        for episode, result in zip(episodes, results, strict=True):
+            episode.take(result)
         for episode in episodes:
             self._records.episode(episode)
         return episodes

@@ -6,7 +6,8 @@ import hashlib
 import random
 import re
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from spade_jax import config
 from spade_jax.data.corpus import Document
@@ -17,6 +18,7 @@ from spade_jax.sandbox.faults import HostFault
 from spade_jax.sandbox.host import EnvironmentHost
 from spade_jax.selfplay import prompts, schedule
 from spade_jax.selfplay.decoding import sampling_params
+from spade_jax.selfplay.exchange import Alone, Exchange, dealt
 from spade_jax.selfplay.memory import Memory, Record
 from spade_jax.selfplay.state import Environment, Invalid, Sample
 
@@ -45,6 +47,19 @@ class Attempt:
     sample: Sample | None = None
     report: validation.Report | None = None
 
+    @classmethod
+    def from_json(cls, row: Mapping[str, Any]) -> "Attempt":
+        """Inverse of ``dataclasses.asdict``."""
+        document, sample, report = row["document"], row["sample"], row["report"]
+        parts = {
+            "slot": Slot(**row["slot"]),
+            "document": Document(**document) if document else None,
+            "exemplars": [Record(**record) for record in row["exemplars"]],
+            "sample": Sample(**sample) if sample else None,
+            "report": validation.Report.from_json(report) if report else None,
+        }
+        return cls(**{**row, **parts})
+
 
 class Designer:
     """Fills slots with environments. Attempts of one round are sampled together."""
@@ -55,11 +70,13 @@ class Designer:
         host: EnvironmentHost,
         renderer: Renderer,
         settings: config.Config,
+        exchange: Exchange | None = None,
     ):
         self._sampler = sampler
         self._host = host
         self._renderer = renderer
         self._settings = settings
+        self._exchange = exchange or Alone()
 
     async def write(
         self,
@@ -74,10 +91,11 @@ class Designer:
         Works in rounds: all slots that lack an environment make one attempt each. What a round
         accepts is settled in the order of slots, so the result does not depend on timing. When
         ``designer.deadline`` seconds have passed no new round begins and unfinished attempts are
-        given up; what was accepted stays.
+        given up; what was accepted stays. Several processes deal out the slots, and exchange what
+        each round has made.
 
         Args:
-          documents: one for each slot and attempt, slot-major.
+          documents: one for each slot of this process and each attempt, slot-major.
           memory: what to show, and what a new environment must not repeat.
           present: the rest of the set, which it must not repeat either.
         """
@@ -85,27 +103,47 @@ class Designer:
         deadline = time.monotonic() + settings.deadline
         accepted: dict[int, Environment] = {}
         attempts: list[Attempt] = []
+        mine = dealt(slots, self._exchange)
         for number in range(settings.attempts):
-            open_slots = [slot for slot in slots if slot.index not in accepted]
-            if not open_slots or time.monotonic() >= deadline:
+            if len(accepted) == len(slots):
                 break
-            batch = []
-            for slot in open_slots:
-                document = documents[slots.index(slot) * settings.attempts + number]
-                batch.append(self._prepare(slot, number, iteration, document, memory))
+            own = []
+            for position, slot in enumerate(mine):
+                if slot.index not in accepted:
+                    document = documents[position * settings.attempts + number]
+                    own.append(self._prepare(slot, number, iteration, document, memory))
+            await self._make(own, iteration, memory, deadline)
+            batch, over = await self._of_all(own, time.monotonic() >= deadline)
             attempts += batch
-            tasks = [asyncio.create_task(self._attempt(item, iteration, memory)) for item in batch]
-            _, late = await asyncio.wait(tasks, timeout=max(0.0, deadline - time.monotonic()))
-            for task in late:
-                task.cancel()
-            for result in await asyncio.gather(*tasks, return_exceptions=True):
-                if isinstance(result, Exception):
-                    raise result
             for item in batch:
                 others = [*present, *accepted.values()]
                 if environment := self._settle(item, iteration, others, memory):
                     accepted[item.slot.index] = environment
+            if over:
+                break
         return [accepted[index] for index in sorted(accepted)], attempts
+
+    async def _make(
+        self, attempts: Sequence[Attempt], iteration: int, memory: Memory, deadline: float
+    ) -> None:
+        """Makes the attempts; those that are late are given up."""
+        tasks = [asyncio.create_task(self._attempt(item, iteration, memory)) for item in attempts]
+        if not tasks:
+            return
+        _, late = await asyncio.wait(tasks, timeout=max(0.0, deadline - time.monotonic()))
+        for task in late:
+            task.cancel()
+        for result in await asyncio.gather(*tasks, return_exceptions=True):
+            if isinstance(result, Exception):
+                raise result
+
+    async def _of_all(self, own: Sequence[Attempt], over: bool) -> tuple[list[Attempt], bool]:
+        """A round's attempts in the order of slots, and whether time is over for any process."""
+        told = {"attempts": [dataclasses.asdict(item) for item in own], "over": over}
+        shares = await self._exchange.all_gather("the attempts of the designer", told)
+        rows = [row for share in shares for row in share["attempts"]]
+        batch = sorted(map(Attempt.from_json, rows), key=lambda item: item.slot.index)
+        return batch, any(share["over"] for share in shares)
 
     def _prepare(
         self,

@@ -10,9 +10,12 @@ import statistics
 import typing
 from collections.abc import Callable, Iterable, Sequence
 
+from spade_jax import config
 from spade_jax.learner.packing import Trajectory
+from spade_jax.selfplay import payment, rewards
 from spade_jax.selfplay.agent import Episode
-from spade_jax.selfplay.state import Environment
+from spade_jax.selfplay.ledger import Ledger
+from spade_jax.selfplay.state import Environment, Invalid
 
 EASY, HARD = 0.8, 0.2
 """Win rates above and below which an environment counts as easy and hard."""
@@ -87,6 +90,43 @@ def of_arms(episodes: Sequence[Episode]) -> Values:
         values[f"env/avg_{name}"] = statistics.fmean(means.values())
         for skill, shas in skills.items():
             values[f"env/skill_{skill}/{name}"] = statistics.fmean(means[sha] for sha in shas)
+    return values
+
+
+def of_paid(
+    due: Sequence[Environment | Invalid],
+    paid: Sequence[float | None],
+    ledger: Ledger,
+    settings: config.Rewards,
+) -> Values:
+    """Of the environments whose designers are trained now, over their whole windows."""
+    played = [item for item in due if isinstance(item, Environment)]
+    windows = payment.windows(played, ledger, settings)
+    if not windows:
+        return {}
+    rates = [statistics.fmean(window.plays) for window in windows.values()]
+    anchors = [
+        rewards.plateau(rate, settings.anchor_low, settings.anchor_high, settings.anchor_ramp)
+        for rate in rates
+    ]
+    values = {
+        "delayed_env/blend_win_rate_mean": statistics.fmean(rates),
+        "delayed_env/blend_plateau_mean": statistics.fmean(anchors),
+    }
+    regrets = [window.regret for window in windows.values() if window.regret is not None]
+    if regrets:
+        values["delayed_env/blend_regret_mean"] = statistics.fmean(regrets)
+        values["delayed_env/blend_regret_std"] = statistics.pstdev(regrets)
+        values["delayed_env/comp_regret_norm"] = statistics.fmean(
+            min(max(regret / settings.regret_scale, 0.0), 1.0) for regret in regrets
+        )
+    by_skill: dict[str, list[float]] = collections.defaultdict(list)
+    for item, reward in zip(due, paid, strict=True):
+        if isinstance(item, Environment) and reward is not None:
+            by_skill[slug(item)].append(reward)
+    for skill, group in by_skill.items():
+        values[f"delayed_env/skill_{skill}/mean_blend"] = statistics.fmean(group)
+        values[f"delayed_env/skill_{skill}/num_games"] = float(len(group))
     return values
 
 

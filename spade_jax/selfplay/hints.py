@@ -15,6 +15,7 @@ from spade_jax.sampling.interface import Request, Sampler
 from spade_jax.sampling.rendering import Renderer
 from spade_jax.selfplay import endpoint, prompts, schedule
 from spade_jax.selfplay.decoding import sampling_params
+from spade_jax.selfplay.exchange import Alone, Exchange, all_results, dealt
 from spade_jax.selfplay.state import Environment
 
 CONSTANT = "HINT"
@@ -27,30 +28,43 @@ async def write_hints(
     sampler: Sampler,
     renderer: Renderer,
     settings: config.Config,
+    exchange: Exchange | None = None,
 ) -> tuple[list[Environment], int]:
     """The environments with their hints, and the tokens that the policy sampled for them.
 
     Hint tokens are never trained. An environment whose hint failed keeps ``hint=None``: it is
-    without regret.
+    without regret. Several processes deal out the environments.
 
     Args:
       solutions: SHA -> known solutions, to see whether the hint gives one away.
     """
-    tokens = 0
-    if settings.hints.author == "policy":
-        texts, tokens = await _by_policy(environments, sampler, renderer, settings)
-    elif settings.hints.author == "environment":
-        texts = [own_hint(environment.source) for environment in environments]
-    else:
-        texts = await asyncio.gather(
-            *(asyncio.to_thread(endpoint.ask, messages, settings.hints)
-              for messages in _messages(environments, settings))
-        )  # fmt: skip
+    exchange = exchange or Alone()
+    mine = dealt(environments, exchange)
+    own = await _written(mine, sampler, renderer, settings)
+    written = await all_results(exchange, "hints", own)
     hinted = [
         _with_hint(environment, text, solutions.get(environment.sha, ()), settings)
-        for environment, text in zip(environments, texts, strict=True)
+        for environment, (text, _) in zip(environments, written, strict=True)
     ]
-    return hinted, tokens
+    return hinted, sum(tokens for _, tokens in written)
+
+
+async def _written(
+    environments: Sequence[Environment],
+    sampler: Sampler,
+    renderer: Renderer,
+    settings: config.Config,
+) -> list[tuple[str, int]]:
+    """Text of each hint, '' where it failed, and the tokens that the policy sampled for it."""
+    if settings.hints.author == "policy":
+        return await _by_policy(environments, sampler, renderer, settings)
+    if settings.hints.author == "environment":
+        return [(own_hint(environment.source), 0) for environment in environments]
+    texts = await asyncio.gather(
+        *(asyncio.to_thread(endpoint.ask, messages, settings.hints)
+          for messages in _messages(environments, settings))
+    )  # fmt: skip
+    return [(text, 0) for text in texts]
 
 
 def _messages(
@@ -68,7 +82,7 @@ async def _by_policy(
     sampler: Sampler,
     renderer: Renderer,
     settings: config.Config,
-) -> tuple[list[str], int]:
+) -> list[tuple[str, int]]:
     """Texts and sampled tokens. A source that leaves no room for a hint gets none."""
     params = sampling_params(settings.hints, renderer)
     room = settings.sampler.context - params.max_tokens
@@ -78,13 +92,12 @@ async def _by_policy(
         if len(tokens) <= room:
             requests[item.sha] = Request(tokens, params, f"{item.written}/{item.sha[:16]}/hint")
     completions = await sampler.generate(list(requests.values()))
-    texts = {
-        sha: without_thinking(renderer.decode(completion.tokens))
-        for sha, completion in zip(requests, completions, strict=True)
-        if completion.finish_reason == "stop"
-    }
-    sampled = sum(len(completion.tokens) for completion in completions)
-    return [texts.get(environment.sha, "") for environment in environments], sampled
+    written = {}
+    for sha, completion in zip(requests, completions, strict=True):
+        whole = completion.finish_reason == "stop"
+        text = without_thinking(renderer.decode(completion.tokens)) if whole else ""
+        written[sha] = (text, len(completion.tokens))
+    return [written.get(environment.sha, ("", 0)) for environment in environments]
 
 
 def own_hint(source: str) -> str:

@@ -6,13 +6,42 @@ import json
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from spade_jax.data.corpus import BadRow, Document
 from spade_jax.selfplay.agent import Episode
 from spade_jax.selfplay.designer import Attempt
 from spade_jax.selfplay.manifest import Manifest
 from spade_jax.selfplay.state import Environment
+
+
+class Recorder(Protocol):
+    """What the cycle tells of its doings; see :class:`Records`."""
+
+    def environment(self, environment: Environment, attempt: Attempt) -> None: ...
+
+    def rejection(self, iteration: int, attempt: Attempt) -> None: ...
+
+    def episode(self, episode: Episode) -> None: ...
+
+    def designer(
+        self,
+        iteration: int,
+        environment: Environment,
+        win_rate: float | None,
+        regret: float | None,
+        reward: float | None,
+        advantage: float | None,
+    ) -> None: ...
+
+
+class Unrecorded:
+    """The recorder of processes that leave writing to the first one."""
+
+    def environment(self, *_: Any, **__: Any) -> None:
+        pass
+
+    rejection = episode = designer = environment
 
 
 class Records:

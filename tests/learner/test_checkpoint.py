@@ -6,7 +6,6 @@ import sys
 import textwrap
 import time
 
-import grain
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -60,20 +59,6 @@ def test_only_the_newest_are_kept(tmp_path):
         assert checkpoints.restore(5, arrays(0))[1] == {"step": 5}
         with pytest.raises(CheckpointError, match=r"step 1; complete steps here: 5, 9"):
             checkpoints.restore(1, arrays(0))
-
-
-def test_grain_iterator_goes_on_where_it_was(tmp_path):
-    def iterator():
-        return iter(grain.MapDataset.source(range(100)).shuffle(seed=4).to_iter_dataset())
-
-    straight = iterator()
-    for _ in range(7):
-        next(straight)
-    with Checkpoints(tmp_path, keep=1) as checkpoints:
-        checkpoints.save(0, arrays(0), {}, iterator=straight)
-        resumed = iterator()
-        checkpoints.restore(0, arrays(0), iterator=resumed)
-    assert [next(resumed) for _ in range(20)] == [next(straight) for _ in range(20)]
 
 
 def test_absent_directory_and_step_are_named(tmp_path):

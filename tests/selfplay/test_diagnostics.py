@@ -2,10 +2,12 @@
 
 import pytest
 
+from spade_jax import config
 from spade_jax.learner.packing import Trajectory
 from spade_jax.selfplay import diagnostics
 from spade_jax.selfplay.agent import Episode, Turn
-from spade_jax.selfplay.state import Environment, Sample
+from spade_jax.selfplay.ledger import Ledger, Play
+from spade_jax.selfplay.state import Environment, Invalid, Sample
 
 
 def environment(sha, skill):
@@ -91,3 +93,32 @@ def test_batch():
         "rollout/env_mean_response_len": 2.0,
         "rollout/env_response_len_max": 3.0,
     }
+
+
+def test_paid():
+    plays = {
+        "a": {"plain": [1.0, 0.0, 0.0, 1.0], "hinted": [1.0, 0.5, 0.5, 0.5]},  # regret 1/8
+        "b": {"plain": [0.0, 0.0, 0.0, 0.8], "hinted": [1.0, 0.0, 0.0, 1.0]},  # regret 0.3
+        "c": {"plain": [1.0, 1.0]},
+    }
+    ledger = Ledger(
+        Play(sha, 0, arm, seed, value)
+        for sha, arms in plays.items()
+        for arm, values in arms.items()
+        for seed, value in enumerate(values)
+    )
+    refused = Invalid("Optimization", 0, Sample([1], [True], [0.0]))
+    due, paid = [LOGIC, HARD, EASY, refused], [0.9, 0.5, 0.0, 0.0]
+    found = diagnostics.of_paid(due, paid, ledger, config.Rewards())
+    assert found == {
+        "delayed_env/blend_win_rate_mean": pytest.approx((0.5 + 0.2 + 1) / 3),
+        "delayed_env/blend_plateau_mean": pytest.approx((1 + 0.2 + 0) / 3),
+        "delayed_env/blend_regret_mean": pytest.approx((0.125 + 0.3) / 2),
+        "delayed_env/blend_regret_std": pytest.approx((0.3 - 0.125) / 2),
+        "delayed_env/comp_regret_norm": pytest.approx((0.125 / 0.15 + 1) / 2),
+        "delayed_env/skill_logical_deduction/mean_blend": pytest.approx(0.7),
+        "delayed_env/skill_logical_deduction/num_games": 2,
+        "delayed_env/skill_optimization/mean_blend": 0,
+        "delayed_env/skill_optimization/num_games": 1,
+    }
+    assert diagnostics.of_paid([refused], [0.0], ledger, config.Rewards()) == {}

@@ -24,6 +24,7 @@ from flax import nnx
 
 from spade_jax import config as settings_
 from spade_jax.models.transformer import Transformer
+from spade_jax.sampling import weights
 from spade_jax.sampling.interface import Completion, Request, SamplingParams
 from spade_jax.sampling.native.draw import Draw, noise_key
 from spade_jax.sampling.native.forward import Decode, Forward, Prefill, Weights
@@ -55,7 +56,7 @@ class NativeSampler:
         """
         graphdef, params = nnx.split(model)
         self._place = jax.local_devices()[0]
-        params = jax.device_put(params, self._place)
+        params = weights.on_device(params, self._place)
         self._forward = Forward.of(graphdef, params, PAGE_SIZE)
         self._vocabulary, self._context = model.config.vocabulary, settings.context
         page_bytes = PAGE_SIZE * self._forward.token_bytes()
@@ -130,8 +131,8 @@ class NativeSampler:
         Every cached prefix is dropped when they begin. Of several updates that wait, the last
         counts.
         """
-        weights = self._forward.weights(jax.device_put(params, self._place))
-        self._arrived = weights, version
+        decoding = self._forward.weights(weights.on_device(params, self._place))
+        self._arrived = decoding, version
         if not self._answers:
             self._swap()
 
