@@ -145,16 +145,25 @@ class Forward:
         valid_rt = step_t < batch.count_r[:, None]
         position_rt = batch.start_r[:, None] + step_t
         fresh_tt = step_t[:, None] >= step_t
-        h_rtd = model.embed(batch.token_rt)
+
+        def forward(cached):
+            h_rtd = model.embed(batch.token_rt)
+            fresh = []
+            for block, old in zip(blocks, cached, strict=True):
+                q_rthc, k, v = block.qkv(h_rtd, position_rt)
+                fresh.append((k.swapaxes(1, 2), v.swapaxes(1, 2)))
+                o_rthc = _attend(q_rthc, old, batch.start_r, fresh[-1], fresh_tt)
+                h_rtd = block.feed_forward(block.attention_output(h_rtd, o_rthc), valid_rt)
+            return fresh
+
+        def nothing(_):
+            return jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shapes)
+
+        # A branch of its own, so that pools are written after all were read: left to order reads
+        # and writes itself, XLA's CPU backend copies the pools whole to be safe.
         cached = [_gather(pool, batch.page_rp) for pool in pools]
-        fresh = []
-        for block, old in zip(blocks, cached, strict=True):
-            q_rthc, k, v = block.qkv(h_rtd, position_rt)
-            fresh.append((k.swapaxes(1, 2), v.swapaxes(1, 2)))
-            o_rthc = _attend(q_rthc, old, batch.start_r, fresh[-1], fresh_tt)
-            h_rtd = block.feed_forward(block.attention_output(h_rtd, o_rthc), valid_rt)
-        # Pools are written once all were read; left to itself, XLA copies them whole to be safe.
-        fresh, _ = jax.lax.optimization_barrier((fresh, cached))
+        shapes = jax.eval_shape(forward, cached)
+        fresh = jax.lax.cond(valid_rt.any(), forward, nothing, cached)
         return [_scatter(pool, new, batch.write_rt) for pool, new in zip(pools, fresh, strict=True)]
 
     @functools.partial(jax.jit, static_argnums=0, donate_argnames="pools")

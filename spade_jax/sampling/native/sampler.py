@@ -237,6 +237,12 @@ class NativeSampler:
         self._pools = self._forward.copy(self._pools, from_p, to_p)
 
     def _run_prefill(self, plan: PrefillPlan) -> None:
+        batch = self._prefill_batch(plan)
+        self._pools = self._forward.prefill(self._weights, self._pools, batch)
+        for sequence, count in zip(plan.sequences, plan.counts, strict=True):
+            sequence.cached += count
+
+    def _prefill_batch(self, plan: PrefillPlan) -> Prefill:
         batch = Prefill(
             token_rt=np.zeros((plan.rows, plan.chunk), np.int32),
             count_r=np.zeros(plan.rows, np.int32),
@@ -250,8 +256,7 @@ class NativeSampler:
             batch.count_r[row], batch.start_r[row] = count, start
             _fill_pages(batch.page_rp[row], sequence.pages)
             batch.write_rt[row, :count] = _places(sequence.pages, start, count)
-            sequence.cached += count
-        self._pools = self._forward.prefill(self._weights, self._pools, batch)
+        return batch
 
     def _run_decode(self, plan: DecodePlan) -> None:
         batch = self._decode_batch(plan)

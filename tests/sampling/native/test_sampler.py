@@ -3,6 +3,7 @@
 import asyncio
 import dataclasses
 import functools
+import re
 
 import jax
 import jax.numpy as jnp
@@ -14,8 +15,10 @@ from spade_jax import config
 from spade_jax.models.config import ModelConfig
 from spade_jax.models.transformer import build
 from spade_jax.sampling.interface import Request, SamplingParams
+from spade_jax.sampling.native.forward import Forward
 from spade_jax.sampling.native.pages import Pages
 from spade_jax.sampling.native.sampler import NativeSampler
+from spade_jax.sampling.native.scheduler import DecodePlan, PrefillPlan
 
 VOCABULARY = 61
 DENSE = {
@@ -294,9 +297,7 @@ def test_a_group_shares_its_prompt_and_its_members_differ(shared, monkeypatch):
         check_logp(model, tokens, completion)
     assert len({tuple(c.tokens[:5]) for c in completions}) > 4
     turns = [
-        request(
-            tokens[: 20 if n == 2 else 59] + completion.tokens + prompt(9, n), f"t{n}", f"g{n}"
-        )
+        request(tokens[: 20 if n == 2 else 59] + completion.tokens + prompt(9, n), f"t{n}", f"g{n}")
         for n, completion in enumerate(completions)
     ]
     for turn, completion in zip(turns, run(sampler, *turns), strict=True):
@@ -364,3 +365,40 @@ def test_nothing_compiles_after_warm_up(shared):
 def test_a_cache_smaller_than_one_context_is_refused(shared):
     with pytest.raises(ValueError, match="raise it to 2 or lower the context"):
         engine(shared[0], context=8000)
+
+
+def test_log_probs_past_position_4096(shared):
+    """In chunks, shared by a group, and in a later turn."""
+    model, _ = shared
+    sampler = engine(model, context=4608, cache_mb=3, prefill_chunk=1024)
+    tokens = prompt(4150, 12)
+    first = run(sampler, request(tokens, "a", session="a"), request(tokens, "b"))
+    later_tokens = tokens + first[0].tokens + prompt(30, 13)
+    (later,) = run(sampler, request(later_tokens, "c", session="a"))
+    for before, completion in ((tokens, first[0]), (tokens, first[1]), (later_tokens, later)):
+        whole = [*before, *completion.tokens]
+        row = np.zeros((2, 1, 4608), np.int32)
+        row[0, 0, : len(whole)], row[1, 0, : len(whole)] = whole, 1
+        expected = full_logp_of_row(*nnx.split(model), *row, 1.0)[len(before) - 1 : len(whole) - 1]
+        np.testing.assert_allclose(completion.logp, expected, atol=1e-4)
+
+
+def test_no_call_copies_a_whole_pool(shared):
+    """Donated pools are written where they lie, as the compiled programs say."""
+    sampler = shared[1]
+    shapes, pools = sampler._scheduler.shapes, sampler._pools
+    pages = np.zeros(4, np.int32)
+    prefill = sampler._prefill_batch(PrefillPlan([], [], *shapes.prefills()[-1]))
+    decode = sampler._decode_batch(DecodePlan([], *shapes.decodes()[-1]))
+    arguments = sampler._forward, sampler._weights, pools
+    programs = {
+        "copy": Forward.copy.lower(sampler._forward, pools, pages, pages),
+        "prefill": Forward.prefill.lower(*arguments, prefill),
+        "decode": Forward.decode.lower(*arguments, decode),
+    }
+    size = pools[0][0].size
+    for name, program in programs.items():
+        text = program.compile().as_text()
+        copied = re.findall(r"= \w+\[([\d,]+)\]\S* copy\(", text)
+        assert "input_output_alias" in text, name
+        assert size not in [np.prod([int(n) for n in shape.split(",")]) for shape in copied], name
