@@ -26,6 +26,11 @@ CHARTS = [
     ("Return", "mean return of an arm's episodes", ["returns/plain", "returns/hinted"]),
     ("Regret", "hinted minus plain return on the same seeds ± one standard error", ["regret/mean"]),
     ("Learnable share", "environments with a win rate in [0.2, 0.8]", ["share/learnable"]),
+    (
+        "Variety",
+        "Vendi score and longest repetition of the programs written, over their number",
+        ["variety/vendi", "variety/repetition"],
+    ),
     ("Designer reward", "mean over the designers trained", ["designer/reward"]),
     ("Validity", "programs accepted, of those written", ["designer/validity"]),
     ("Refused", "programs, by the reason", ["refused/"]),

@@ -6,9 +6,11 @@ import statistics
 from pathlib import Path
 from typing import Any
 
+from spade_jax.analysis import diversity
 from spade_jax.selfplay import manifest, rewards
 from spade_jax.selfplay.ledger import Ledger, Play
 
+ALIKE = 0.9  # similarity from which two programs in a row are one written twice
 BINS = 10  # of the win-rate distribution, each including its lower end, the last also 1
 
 
@@ -26,13 +28,14 @@ def read(workdir: Path, episodes: int, longest: int) -> dict[str, Any]:
     Raises:
       NoRunError: there is no ``metrics.jsonl``.
     """
-    metrics = _metrics(workdir)
     plays = manifest.read(workdir, "plays").to_pylist()
+    environments = _environments(workdir, plays, episodes, longest)
+    variety = _variety(environments)
     return {
         "name": workdir.name,
-        "metrics": metrics,
+        "metrics": [row | variety.get(row["iteration"], {}) for row in _metrics(workdir)],
         "wins": win_rate_bins(plays),
-        "environments": _environments(workdir, plays, episodes, longest),
+        "environments": environments,
         "refused": _refused(workdir, longest),
     }
 
@@ -92,6 +95,23 @@ def _environments(
             }
         )
     return rows
+
+
+def _variety(environments: list[dict[str, Any]]) -> dict[int, dict[str, float]]:
+    """Iteration -> how different its programs are, over their number; where it wrote several."""
+    written = collections.defaultdict(list)
+    for environment in environments:
+        written[environment["written"]].append(environment["source"])
+    result = {}
+    for iteration, sources in written.items():
+        if len(sources) < 2:
+            continue
+        kernel = diversity.kernel(sources)
+        result[iteration] = {
+            "variety/vendi": diversity.vendi(kernel) / len(sources),
+            "variety/repetition": diversity.longest_repetition(kernel, ALIKE) / len(sources),
+        }
+    return result
 
 
 def _episodes(

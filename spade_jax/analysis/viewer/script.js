@@ -85,11 +85,9 @@ function chart([title, meaning, names]) {
 }
 
 function legend(lines) {
-  return make("div", { class: "legend" }, ...lines.map(({ label, colour }) => {
-    const key = make("span", { class: "key" });
-    key.style.background = colour;
-    return make("span", {}, key, label);
-  }));
+  return make("div", { class: "legend" }, ...lines.map(({ label, colour, dash }) => make("span", {},
+    make("svg", { class: "key", viewBox: "0 0 24 6", "aria-hidden": "true" },
+      make("line", { x1: 0, x2: 24, y1: 3, y2: 3, stroke: colour, "stroke-width": 3, "stroke-dasharray": dash })), label)));
 }
 
 // Environments by win rate, an iteration a column: dark where many are.
