@@ -57,7 +57,7 @@ def test_every_view_opens_and_texts_stay_texts(built, view, wanted):
     assert wanted in html.unescape(re.sub(r"</?span[^>]*>", "", shown))
     assert "<img" not in shown
     assert "<script" not in shown
-    assert dom.startswith('<!DOCTYPE html><html lang="en">')  # nothing has marked it
+    assert '<html lang="en">' in dom  # nothing has marked it
     assert dom.count("<script") == 2
 
 
