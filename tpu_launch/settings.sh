@@ -10,9 +10,9 @@
 : "${BUCKET:=}"                      # bucket of run directories and weights, without gs://
 : "${SERVICE_ACCOUNT:=}"             # identity of the machines; empty = the project's default one
 
-: "${CONFIG:=configs/games.py:30b}"  # what to train
+: "${CONFIG:=configs/games.py:30b}"  # what to train; it names the slice: games.py:4b,v6e:4x4
 : "${RUN:=games-30b}"                # name of the run: its directory is runs/RUN in the bucket
-: "${TRAIN_FLAGS:=}"                 # more flags of spade_jax.train, separated by spaces: the mesh, say
+: "${TRAIN_FLAGS:=}"                 # more flags of spade_jax.train, separated by spaces
 
 : "${POLL_SECONDS:=30}"              # between two looks at something that takes its time
 : "${WAIT_SECONDS:=86400}"           # to wait for capacity at most

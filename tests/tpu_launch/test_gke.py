@@ -1,5 +1,6 @@
 """The scripts for GKE, against a cloud that records and refuses."""
 
+import json
 import re
 
 import pytest
@@ -45,6 +46,17 @@ def test_refusals_come_with_reason_and_remedy(cloud):
     refused = cloud.run("gke/run.sh")
     assert refused.returncode == 1
     assert "tpu_launch/gke/create.sh" in refused.stderr
+
+
+def test_the_slice_is_told_of_every_sglang_host(cloud):
+    cloud.answer(RUNNING)
+    shown = cloud.run("gke/run.sh", "--dry-run", **ALL_ROLES).stdout
+    [arguments] = re.findall(r"args: (\[\"--dist.*)", shown)
+    hosts = "http://sglang-0.sglang.spade:30000,http://sglang-1.sglang.spade:30000"
+    assert json.loads(arguments)[3:] == [
+        "--config.sampler.kind=sglang",
+        f"--config.sampler.urls={hosts}",
+    ]
 
 
 def test_keys_are_made_once_and_shown_never(cloud):

@@ -196,6 +196,7 @@ def test_run_starts_the_same_command_on_every_host(cloud):
     [started] = cloud.changes()
     assert "--worker=all" in started
     words = shlex.split(started.partition("--command=")[2])
+    assert "--distributed" in words
     assert words[words.index("--config=configs/games.py:30b") :] == [
         "--config=configs/games.py:30b", "--workdir=/mnt/spade/runs/games-30b",
         "--config.mesh.fsdp=64", "--config.schedule.skills=('Optimization',)",

@@ -6,8 +6,12 @@ need PROJECT ZONE NAME BUCKET CONFIG RUN -- gcloud kubectl python3 git
 need_cluster
 
 read -ra flags <<<"$TRAIN_FLAGS"
+if ((SGLANG_HOSTS > 0)); then
+  urls=$(printf ',http://sglang-%s.sglang.spade:30000' $(seq 0 $((SGLANG_HOSTS - 1))))
+  flags+=(--config.sampler.kind=sglang --config.sampler.urls="${urls#,}")
+fi
 train_arguments=$(python3 -c 'import json, sys; print(json.dumps(sys.argv[1:]))' \
-  --config="$CONFIG" --workdir="/mnt/spade/runs/$RUN" "${flags[@]}")
+  --distributed --config="$CONFIG" --workdir="/mnt/spade/runs/$RUN" "${flags[@]}")
 
 if ((SGLANG_HOSTS > 0)); then
   found=$(ask "" kubectl --context="$context" --namespace=spade get secret sglang-keys --ignore-not-found --output=name)

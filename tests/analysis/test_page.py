@@ -1,0 +1,135 @@
+"""The page in a browser: every view opens, filters filter, texts stay texts."""
+
+import base64
+import gzip
+import html
+import json
+import re
+import shutil
+import subprocess
+
+import made_run
+import pytest
+
+from spade_jax import report
+from spade_jax.analysis import page, run
+
+BROWSER = next(
+    filter(None, map(shutil.which, ["chromium-headless-shell", "chromium", "google-chrome"])), None
+)
+needs_browser = pytest.mark.skipif(BROWSER is None, reason="needs Chromium: apt install chromium")
+NAMES = [f"00000_{index:03d}_{name}" for index, name in enumerate(made_run.RETURNS)]
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("page")
+    made_run.write(folder / "made")
+    report.main([f"--workdir={folder / 'made'}", f"--out={folder / 'page.html'}"])
+    return folder / "page.html"
+
+
+def opened(path, view):
+    """The document as the browser has it, and what it complained of."""
+    done = subprocess.run(
+        [BROWSER, "--headless", "--no-sandbox", "--disable-gpu", "--enable-logging=stderr", "--v=0",
+         "--virtual-time-budget=10000", "--dump-dom", f"file://{path}#{view}"],
+        capture_output=True, text=True, timeout=120, check=True,
+    )  # fmt: skip
+    return done.stdout, re.findall(r".*CONSOLE.*", done.stderr)
+
+
+def data_of(text):
+    packed = re.search(r'id="data">"([^"]*)"<', text)[1]
+    return json.loads(gzip.decompress(base64.b64decode(packed)))
+
+
+@needs_browser
+@pytest.mark.parametrize(
+    ("view", "wanted"),
+    [("", "made: 2 iterations"), ("environments", NAMES[2]), ("refused", made_run.HOSTILE),
+     (f"environment?run=0&name={NAMES[0]}", made_run.HOSTILE)],
+)  # fmt: skip
+def test_every_view_opens_and_texts_stay_texts(built, view, wanted):
+    dom, complaints = opened(built, view)
+    assert complaints == []
+    shown = dom.partition("<main")[2].partition("</main>")[0]
+    assert wanted in html.unescape(re.sub(r"</?span[^>]*>", "", shown))
+    assert "<img" not in shown
+    assert "<script" not in shown
+    assert '<html lang="en">' in dom  # nothing has marked it
+    assert dom.count("<script") == 2
+
+
+@needs_browser
+@pytest.mark.parametrize(
+    ("query", "wanted"),
+    [("skill=Optimization&sort=win_rate&down=1", [2, 0]), ("win_low=0.1&win_high=0.6", [0, 1]),
+     ("text=THIRD", [2]), ("sort=regret&from=0", [1, 0, 2])],
+)  # fmt: skip
+def test_filters_and_order(built, query, wanted):
+    dom, complaints = opened(built, f"environments?{query}")
+    assert complaints == []
+    assert re.findall(r">(00000_[^<]*)</a>", dom) == [NAMES[index] for index in wanted]
+    assert f"{len(wanted)} of 3 environments" in dom
+
+
+def test_the_policy_lets_only_our_script_run(built):
+    text = built.read_text()
+    policy = re.search(r'Content-Security-Policy" content="([^"]*)"', text)[1]
+    assert "default-src 'none'" in policy
+    assert "unsafe" not in policy
+    assert text.count("<script") == 2
+    assert made_run.HOSTILE[:20] not in text
+    assert not re.search(r"https?://(?!www\.w3\.org/2000/svg)", text)
+
+
+def test_several_runs_share_a_page(tmp_path):
+    for name in ("one", "two"):
+        made_run.write(tmp_path / name)
+    data = data_of(page.build([tmp_path / "one", tmp_path / "two"]))
+    assert [each["name"] for each in data["runs"]] == ["one", "two"]
+
+
+def test_a_role_that_had_nothing_to_train_on_has_no_point(built):
+    rows = data_of(built.read_text())["runs"][0]["metrics"]
+    assert ["grad_norm/designer" in row for row in rows] == [False, True]
+    assert [row["share/learnable"] for row in rows] == pytest.approx([1 / 3, 1 / 3])
+
+
+def test_episodes_give_way_to_the_limit(tmp_path, monkeypatch):
+    made_run.write(tmp_path)
+    sizes = {}
+    for count in page.EPISODES:
+        monkeypatch.setattr(page, "EPISODES", (count,))
+        sizes[count] = len(page.build([tmp_path]).encode())
+    assert sizes[4] > sizes[1] > sizes[0]
+    monkeypatch.setattr(page, "EPISODES", (8, 4, 2, 1, 0))
+    monkeypatch.setattr(page, "LARGEST", sizes[1])
+    assert len(page.build([tmp_path]).encode()) == sizes[1]
+    monkeypatch.setattr(page, "LARGEST", sizes[0] - 1)
+    with pytest.raises(run.NoRunError, match="name fewer runs"):
+        page.build([tmp_path])
+
+
+def test_watching_writes_again_until_the_run_is_done(tmp_path, monkeypatch, capsys):
+    made_run.write(tmp_path, iterations=1)
+    reloads = []
+
+    def sleep(seconds):
+        reloads.append((seconds, data_of((tmp_path / "report.html").read_text())["reload"]))
+        shutil.rmtree(tmp_path / "manifest")
+        (tmp_path / "metrics.jsonl").unlink()
+        made_run.write(tmp_path)
+
+    monkeypatch.setattr(report.time, "sleep", sleep)
+    report.main([f"--workdir={tmp_path}", "--watch=7"])
+    assert reloads == [(7, 7)]
+    done = data_of((tmp_path / "report.html").read_text())
+    assert done["reload"] == 0
+    assert len(done["runs"][0]["metrics"]) == 2
+
+
+def test_a_wrong_directory_is_one_line(tmp_path):
+    with pytest.raises(SystemExit, match=r"NoRunError: .* holds no metrics"):
+        report.main([f"--workdir={tmp_path}"])
