@@ -1,6 +1,7 @@
 """A whole run of a tiny model, as a program that ends itself at a chosen moment.
 
     python tests/tiny_run.py WORKDIR [--signal SIGKILL --phase play --iteration 1 --delay 0.3]
+    python tests/tiny_run.py WORKDIR --devices 8 --set mesh.fsdp=8 learner.rows=8
 
 Everything is real (sandbox, checks, sampler, learner, checkpoints) but what no model this small can
 do: the designer's programs are made up from the request's name, and a message that does not end is
@@ -16,6 +17,7 @@ import random
 import signal
 import sys
 import threading
+from collections.abc import Sequence
 from pathlib import Path
 
 import jax
@@ -61,7 +63,8 @@ class ResidueEnv:
 ```'''
 
 
-def settings() -> config.Config:
+def settings(changes: Sequence[str] = ()) -> config.Config:
+    """``changes`` are ``name=integer``."""
     values = config.default_config()
     values.iterations = 5
     values.model.architecture = {
@@ -86,6 +89,8 @@ def settings() -> config.Config:
     values.sampler.update(slots=16, context=4096, cache_mb=16, prefill_chunk=512, decode_steps=4)
     values.learner.update(learning_rate=1e-2, row_length=4096, rows=1, remat=False)
     values.checkpoint.update(every=1, keep=2, keep_every=0)
+    for name, value in (change.split("=") for change in changes):
+        values.update_from_flattened_dict({name: int(value)})
     return config.from_config_dict(values)
 
 
@@ -148,8 +153,11 @@ def main():
     parser.add_argument("--phase")
     parser.add_argument("--iteration", type=int)
     parser.add_argument("--delay", type=float, default=0.0)
+    parser.add_argument("--devices", type=int, default=1)
+    parser.add_argument("--set", nargs="*", default=[])
     moment = Moment(parser.parse_args())
     workdir = moment.chosen.workdir
+    jax.config.update("jax_num_cpu_devices", moment.chosen.devices)
     jax.config.update("jax_compilation_cache_dir", str(workdir.parent / "compiled"))
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
 
@@ -173,13 +181,13 @@ def main():
     HelpedSampler.renderer = Renderer(tokenizer)
 
     def prepare(wanted, workdir, progress, mesh):
-        return loading.load(wanted.model, wanted.seed)[0], tokenizer
+        return loading.load(wanted.model, wanted.seed, mesh)[0], tokenizer
 
     policy.prepare = prepare
     train.NativeSampler = HelpedSampler
     train.RunProgress = Progress
     train.Checkpoints = Saving
-    asyncio.run(train.train(settings(), workdir, Console()))
+    asyncio.run(train.train(settings(moment.chosen.set), workdir, Console()))
 
 
 if __name__ == "__main__":
