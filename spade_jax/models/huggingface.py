@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import itertools
 import json
 import math
 import os
@@ -13,17 +14,15 @@ from typing import Any
 
 import jax
 import numpy as np
-import safetensors
 import safetensors.numpy
+from etils import epath
 from flax import nnx
 
 from spade_jax import config as settings_
 from spade_jax.models import sharding
 from spade_jax.models.config import ModelConfig, ModelError
+from spade_jax.models.tensor_files import INDEX, SINGLE, TensorFolder
 from spade_jax.models.transformer import Transformer, abstract
-
-INDEX = "model.safetensors.index.json"
-SINGLE = "model.safetensors"
 
 # Parameter path -> tensor name and how many of our leading axes are inputs. Their matrices are
 # [outputs, inputs]; None is a matrix stored alike, 0 a vector.
@@ -85,6 +84,21 @@ class Tensor:
         """The file's tensor as our slice."""
         return (value.T if self.inputs else value).reshape(self.shape)
 
+    def rows(self, part: tuple[slice, ...]) -> tuple[int, int]:
+        """First and last + 1 of the file's rows that hold a part of our slice."""
+        axis = self.inputs or 0
+        start, stop, _ = part[axis].indices(self.shape[axis])
+        each = self.stored_shape[0] // self.shape[axis]
+        return start * each, stop * each
+
+    def from_rows(self, value: np.ndarray, part: tuple[slice, ...]) -> np.ndarray:
+        """That part of our slice, from those rows."""
+        axis, shape = self.inputs or 0, list(self.shape)
+        start, stop, _ = part[axis].indices(shape[axis])
+        shape[axis] = stop - start
+        whole = (value.T if self.inputs else value).reshape(shape)
+        return whole[(*part[:axis], slice(None), *part[axis + 1 :])]
+
 
 def tensors(config: ModelConfig, state: nnx.State) -> Iterator[Tensor]:
     """All tensors of a checkpoint of this model, in the order of layers."""
@@ -115,7 +129,7 @@ def read_config(folder: str | os.PathLike) -> ModelConfig:
     Raises:
       ModelError: no readable ``config.json``, or a model that is not supported.
     """
-    file = pathlib.Path(folder) / "config.json"
+    file = epath.Path(folder) / "config.json"
     try:
         values = json.loads(file.read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -133,9 +147,12 @@ def load(
 ) -> Transformer:
     """The model in a folder, weights cast to ``settings.parameter_dtype``.
 
-    Each process reads only the tensors that its devices hold a part of.
+    Each process reads only the rows of those tensors that its devices hold a part of: splits of
+    layers, experts, and a matrix's outputs (or words) make it read less; splits of inputs do not,
+    as each row of the file has them all.
 
     Args:
+      folder: here, or in a bucket (``gs://...``, with ``pip install gcsfs``).
       mesh: where weights are placed; None is the default device.
 
     Raises:
@@ -144,26 +161,27 @@ def load(
     """
     config = read_config(folder)
     graph, state = nnx.split(abstract(config, settings))
-    source = _Files(pathlib.Path(folder))
-    by_path: dict[tuple[str, ...], dict[tuple[int, ...], Tensor]] = {}
-    for tensor in tensors(config, state):
-        source.check(tensor)
-        by_path.setdefault(tensor.path, {})[tensor.index] = tensor
-    source.check_all_used({t.name for group in by_path.values() for t in group.values()}, config)
-    return nnx.merge(
-        graph, fill(state, lambda path, index: source.read(by_path[path][index]), mesh)
-    )
+    source = TensorFolder(epath.Path(folder))
+    expected = {tensor.name: tensor for tensor in tensors(config, state)}
+    _check(source, expected, config)
+    of_slice = {(tensor.path, tensor.index): tensor for tensor in expected.values()}
+
+    def read(path: tuple[str, ...], leading: tuple[int, ...], part: tuple[slice, ...]):
+        tensor = of_slice[path, leading]
+        return tensor.from_rows(source.read(tensor.name, *tensor.rows(part)), part)
+
+    return nnx.merge(graph, fill(state, read, mesh))
 
 
 def fill(
     state: nnx.State,
-    read: Callable[[tuple[str, ...], tuple[int, ...]], np.ndarray],
+    read: Callable[[tuple[str, ...], tuple[int, ...], tuple[slice, ...]], np.ndarray],
     mesh: jax.sharding.Mesh | None = None,
 ) -> nnx.State:
     """An abstract state made real on a mesh, in its own dtypes.
 
     Args:
-      read: (path, leading indices) -> array of one slice of that parameter.
+      read: (path, leading indices, part) -> that part of one (layer, expert) of a parameter.
     """
     placed = {} if mesh is None else _variables(sharding.shardings(state, mesh))
     default = jax.sharding.SingleDeviceSharding(jax.local_devices()[0])
@@ -178,8 +196,8 @@ def fill(
             variable: nnx.Variable = variable,
             leading: int = leading,
         ) -> np.ndarray:
-            value = _assemble(functools.partial(read, path), variable.shape, leading, index)
-            return value.astype(variable.dtype)
+            read_here = functools.partial(read, path)
+            return _assemble(read_here, variable.shape, variable.dtype, leading, index)
 
         place: Any = placed[path].get_value() if placed else default
         value = jax.make_array_from_callback(variable.shape, place, part)
@@ -192,90 +210,43 @@ def _variables(state: nnx.State) -> dict[tuple[str, ...], nnx.Variable]:
 
 
 def _assemble(
-    read: Callable[[tuple[int, ...]], np.ndarray],
+    read: Callable[[tuple[int, ...], tuple[slice, ...]], np.ndarray],
     shape: tuple[int, ...],
+    dtype: np.dtype,
     leading: int,
     index: tuple[slice, ...],
 ) -> np.ndarray:
-    """The part ``index`` of a parameter, from its slices along the first ``leading`` axes."""
-    if not leading:
-        return read(())[index]
-    start, stop, _ = index[0].indices(shape[0])
-    return np.stack(
-        [
-            _assemble(functools.partial(_read_below, read, i), shape[1:], leading - 1, index[1:])
-            for i in range(start, stop)
-        ]
-    )
+    """The part ``index`` of a parameter, filled slice by slice along its ``leading`` first axes."""
+    ranges = [range(*index[axis].indices(shape[axis])) for axis in range(leading)]
+    lengths = [len(range(*part.indices(size))) for part, size in zip(index, shape, strict=True)]
+    whole = np.empty(lengths, dtype)
+    for at in itertools.product(*(range(len(r)) for r in ranges)):
+        first = tuple(r[i] for r, i in zip(ranges, at, strict=True))
+        whole[at] = read(first, index[leading:])
+    return whole
 
 
-def _read_below(
-    read: Callable[[tuple[int, ...]], np.ndarray], first: int, rest: tuple[int, ...]
-) -> np.ndarray:
-    return read((first, *rest))
-
-
-class _Files:
-    """The safetensors files of a folder, opened once, read tensor by tensor."""
-
-    def __init__(self, folder: pathlib.Path):
-        self.folder = folder
-        self.opened: dict[str, Any] = {}
-        index = folder / INDEX
-        if index.exists():
-            try:
-                self.file_of = json.loads(index.read_text(encoding="utf-8"))["weight_map"]
-            except (ValueError, KeyError) as error:
-                raise ModelError(f"{index} is damaged ({error!r}); download it again") from None
-        elif (folder / SINGLE).exists():
-            self.file_of = dict.fromkeys(self._open(SINGLE).keys(), SINGLE)
-        else:
+def _check(source: TensorFolder, expected: dict[str, Tensor], config: ModelConfig) -> None:
+    """Raises ModelError unless every tensor exists in its shape, and no other does."""
+    for tensor in expected.values():
+        if tensor.name not in source.file_of:
             raise ModelError(
-                f"{folder} holds neither {SINGLE} nor {INDEX}; "
-                "other formats must be saved as safetensors first"
-            )
-
-    def _open(self, name: str) -> Any:
-        if name not in self.opened:
-            try:
-                self.opened[name] = safetensors.safe_open(self.folder / name, framework="numpy")
-            except (OSError, safetensors.SafetensorError) as error:
-                raise ModelError(
-                    f"{self.folder / name} cannot be read ({error}); download it again"
-                ) from None
-        return self.opened[name]
-
-    def check(self, tensor: Tensor) -> None:
-        """Raises ModelError unless the tensor exists with the shape that the model needs."""
-        if tensor.name not in self.file_of:
-            raise ModelError(
-                f"{self.folder}: tensor {tensor.name} of shape {tensor.stored_shape} is missing; "
+                f"{source.folder}: tensor {tensor.name} of shape {tensor.stored_shape} is missing; "
                 "config.json and weights do not belong together, or the download is incomplete"
             )
-        file = self.file_of[tensor.name]
-        try:
-            shape = tuple(self._open(file).get_slice(tensor.name).get_shape())
-        except safetensors.SafetensorError as error:
-            raise ModelError(f"{self.folder / file}: {tensor.name}: {error}") from None
+        shape = source.shape(tensor.name)
         if shape != tensor.stored_shape:
             raise ModelError(
-                f"{self.folder / file}: tensor {tensor.name} has shape {shape}, config.json asks "
-                f"for {tensor.stored_shape}; they do not belong together"
+                f"{source.place(tensor.name)}: tensor {tensor.name} has shape {shape}, config.json "
+                f"asks for {tensor.stored_shape}; they do not belong together"
             )
-
-    def check_all_used(self, used: set[str], config: ModelConfig) -> None:
-        """Raises ModelError on a tensor that the model would silently ignore."""
-        for name, file in self.file_of.items():
-            implied = name.endswith(_IMPLIED_SUFFIXES) or (config.tied and name == "lm_head.weight")
-            if name not in used and not implied:
-                raise ModelError(
-                    f"{self.folder / file}: tensor {name} has no place in a {config.model_type} "
-                    "with this config.json; they do not belong together"
-                )
-
-    def read(self, tensor: Tensor) -> np.ndarray:
-        """One slice of a parameter."""
-        return tensor.from_stored(self._open(self.file_of[tensor.name]).get_tensor(tensor.name))
+    for name in source.file_of:
+        implied = name.endswith(_IMPLIED_SUFFIXES) or (config.tied and name == "lm_head.weight")
+        if name not in expected and not implied:
+            raise ModelError(
+                f"{source.place(name)}: tensor {name} has no place in a {config.model_type} "
+                "with this config.json; they do not belong together"
+            )
 
 
 def save(

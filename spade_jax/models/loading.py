@@ -1,13 +1,14 @@
 """One door to every source of weights."""
 
 import difflib
-import pathlib
 import re
+import tempfile
 from collections.abc import Mapping
 from typing import Any
 
 import jax
 import transformers
+from etils import epath
 
 from spade_jax import config as settings_
 from spade_jax.models import gguf, huggingface
@@ -45,7 +46,7 @@ def load(
     folder = find_folder(source)
     model = huggingface.load(folder, settings, mesh)
     if tokenizer is None and (folder / "tokenizer_config.json").exists():
-        tokenizer = load_tokenizer(str(folder))
+        tokenizer = load_tokenizer(source if "://" in source else str(folder))
     return model, tokenizer
 
 
@@ -65,23 +66,26 @@ def scratch_config(architecture: Mapping[str, Any]) -> ModelConfig:
     return config
 
 
-def find_folder(source: str) -> pathlib.Path:
-    """A local model folder as it is, or the snapshot of a hub id, downloaded if need be.
+def find_folder(source: str) -> epath.Path:
+    """A folder here or in a bucket as it is, or the snapshot of a hub id, downloaded if need be.
 
     Raises:
-      ModelError: neither, or the hub cannot be reached.
+      ModelError: neither, or the bucket or the hub cannot be reached.
     """
-    if pathlib.Path(source).is_dir():
-        return pathlib.Path(source)
+    try:
+        if epath.Path(source).is_dir():
+            return epath.Path(source)
+    except (ImportError, OSError, ValueError) as error:
+        raise ModelError(f"config.model.source={source!r} cannot be reached ({error})") from error
     if not _HUB_ID.fullmatch(source):
         raise ModelError(
-            f"config.model.source={source!r} is no folder; give 'scratch', 'smollm2', a folder, "
-            "a .gguf file or a hub id such as Qwen/Qwen3-0.6B"
+            f"config.model.source={source!r} is no folder; give 'scratch', 'smollm2', a folder "
+            "(gs://... for one in a bucket), a .gguf file or a hub id such as Qwen/Qwen3-0.6B"
         )
     import huggingface_hub
 
     try:
-        return pathlib.Path(huggingface_hub.snapshot_download(source, allow_patterns=_HUB_FILES))
+        return epath.Path(huggingface_hub.snapshot_download(source, allow_patterns=_HUB_FILES))
     except (OSError, ValueError, huggingface_hub.errors.HfHubHTTPError) as error:
         reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         raise ModelError(
@@ -91,11 +95,18 @@ def find_folder(source: str) -> pathlib.Path:
 
 
 def load_tokenizer(source: str) -> transformers.PreTrainedTokenizerFast:
-    """The tokenizer of a folder or hub id.
+    """The tokenizer of a folder, here or in a bucket, or hub id.
 
     Raises:
       ModelError: there is none, or it is not a fast one.
     """
+    if "://" in source:
+        with tempfile.TemporaryDirectory() as copy:
+            for pattern in _HUB_FILES:
+                for file in find_folder(source).glob(pattern):
+                    if not file.name.endswith(".safetensors"):
+                        (epath.Path(copy) / file.name).write_bytes(file.read_bytes())
+            return load_tokenizer(copy)
     try:
         tokenizer = transformers.AutoTokenizer.from_pretrained(source)
     except (OSError, ValueError) as error:

@@ -144,7 +144,7 @@ def test_damaged_checkpoints_are_refused(folder):
     victim.unlink()
     with pytest.raises(ModelError, match=victim.name):
         huggingface.load(folder, settings_.Model())
-    (folder / huggingface.INDEX).write_text("{")
+    (folder / "model.safetensors.index.json").write_text("{")
     with pytest.raises(ModelError, match="index"):
         huggingface.load(folder, settings_.Model())
 

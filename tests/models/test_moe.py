@@ -91,3 +91,14 @@ def test_empty_batch_of_padding_is_finite_and_zero(case):
             h_nd, weight_nk, np.full_like(expert_nk, E), *matrices, kernel
         )
         assert (np.asarray(out) == 0).all()
+
+
+@pytest.mark.parametrize("block", [1, 8])
+def test_padding_has_no_row_to_multiply(block, case):
+    """The grouped matmul runs over the rows of ``size_e`` alone."""
+    expert_m = np.where(case[2] < 0, E, case[2]).reshape(-1)
+    grouping = moe._group(jnp.asarray(expert_m), E, block, block)
+    counts = np.bincount(expert_m[expert_m < E], minlength=E)
+    np.testing.assert_array_equal(grouping.size_e, -(-counts // block) * block)
+    copies = np.asarray(grouping.source_p)
+    assert set(copies[copies < len(expert_m)]) == set(np.flatnonzero(expert_m < E))

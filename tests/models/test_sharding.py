@@ -8,6 +8,11 @@ import sys
 import pytest
 
 CASES = {
+    "data": ("dense", "ragged_dot", {"data": 8}),
+    "fsdp": ("dense", "ragged_dot", {"fsdp": 8}),
+    "expert": ("moe", "ragged_dot", {"expert": 4}),
+    "context": ("dense", "ragged_dot", {"context": 8}),
+    "tensor": ("moe", "ragged_dot", {"tensor": 2}),
     "dense fsdp context tensor": ("dense", "ragged_dot", {"fsdp": 2, "context": 2, "tensor": 2}),
     "moe data expert": ("moe", "blocks", {"data": 2, "expert": 4}),
     "moe fsdp expert tensor": ("moe", "ragged_dot", {"fsdp": 2, "expert": 2, "tensor": 2}),
@@ -15,7 +20,7 @@ CASES = {
 
 # A process has one number of devices for life, so the meshes run in their own.
 SCRIPT = """
-import json, sys
+import json, math, sys
 import jax, jax.numpy as jnp, numpy as np
 from flax import nnx
 from spade_jax import config as settings_
@@ -62,7 +67,8 @@ def difference(a, b):
 
 expected = {kind: run(kind, "ragged_dot") for kind in MODELS}
 for name, (kind, kernel, sizes) in json.loads(sys.argv[1]).items():
-    actual, params = run(kind, kernel, sharding.make_mesh(settings_.Mesh(**sizes)))
+    devices = jax.devices()[: math.prod(sizes.values())]
+    actual, params = run(kind, kernel, sharding.make_mesh(settings_.Mesh(**sizes), devices))
     split = sum(not leaf.sharding.is_fully_replicated for leaf in jax.tree.leaves(params))
     differences = jax.tree.leaves(jax.tree.map(difference, actual, expected[kind][0]))
     result[name] = [max(differences), split]
@@ -72,6 +78,11 @@ for sizes in ({"tensor": 8}, {"fsdp": 7}):
         sharding.shardings(params, sharding.make_mesh(settings_.Mesh(**sizes)))
     except ModelError as error:
         result[json.dumps(sizes)] = str(error)
+sharding.RULES["heads"] = "fsdp"
+try:
+    sharding.shardings(params, sharding.make_mesh(settings_.Mesh(fsdp=4), jax.devices()[:4]))
+except ModelError as error:
+    result["twice"] = str(error)
 print(json.dumps(result))
 """
 
@@ -98,7 +109,7 @@ def result():
 def test_loss_and_gradients_equal_one_device(case, result):
     difference, split = result[case]
     assert difference < 1e-5
-    assert split > 0
+    assert bool(split) == (case not in ("data", "context"))  # these split no weight
 
 
 def test_refusals_name_parameter_axis_and_remedy(result):
@@ -107,3 +118,5 @@ def test_refusals_name_parameter_axis_and_remedy(result):
         assert word in message
     assert "config.mesh" in result[json.dumps({"fsdp": 7})]
     assert "8" in result[json.dumps({"fsdp": 7})]
+    for word in ("layers.o", "'heads' and 'embed'", "mesh axis 'fsdp'", "RULES"):
+        assert word in result["twice"]
