@@ -55,7 +55,9 @@ def test_killed_stopped_and_continued_changes_nothing(whole):
     """One is killed, and the other ends with its name; one is told to stop, and both save."""
     workdir = whole.with_name("broken")
     moment = ("--phase", "play", "--iteration", 2, "--delay", 0.01)
-    (code, text), (killed, _) = run(workdir, "--set", "processes.deadline=30.0", moments=((), moment))
+    (code, text), (killed, _) = run(
+        workdir, "--set", "processes.deadline=30.0", moments=((), moment)
+    )
     assert killed == -signal.SIGKILL
     assert code == 1, text
     assert "process 1 of 2 did not come to exchange episodes within 30 s" in text
