@@ -2,6 +2,7 @@
 
     python -m spade_jax.train --config=configs/games.py:30b --workdir=runs/games-30b
     python -m spade_jax.train --config=configs/games.py:30b,no_memory --workdir=runs/no-memory
+    python -m spade_jax.train --config=configs/games.py:4b,v6e:4x4 --workdir=runs/games-4b
 
 Sizes: ``4b`` (Qwen3-4B-Instruct-2507, the default), ``8b`` (Qwen3-8B) and ``30b``
 (Qwen3-30B-A3B-Instruct-2507). Variants change only what their name says:
@@ -14,9 +15,10 @@ Sizes: ``4b`` (Qwen3-4B-Instruct-2507, the default), ``8b`` (Qwen3-8B) and ``30b
     solve_rate            the designer is paid by difficulty alone
     published             8 plain plays on one instance, no top-ups, fewer checks
 
-Topology: the published runs took one node of 8 accelerators of 80 GB. In float32 the weights,
-gradients and optimizer state of 4b take about 64 GB, to which come the sampler's copy and its
-cache (``config.sampler.cache_mb``). Expect 400 iterations of up to 384 agent and, every fourth, 24
+Topology: a TPU slice is a word too (``v5p:4x4x4``); each size has those of ``SLICES``, the first if
+none is named; docs/compile.md says how to learn what it needs. The published runs took one node of
+8 accelerators of 80 GB; for other devices than TPUs set ``config.mesh``, ``config.learner.rows``
+and ``config.model.attention=xla``. Expect 400 iterations of up to 384 agent and, every fourth, 24
 designer trajectories. The corpus is built once beforehand (docs/data.md). Where these figures
 differ from the published ones, docs/method.md says why.
 """
@@ -29,20 +31,42 @@ MODELS = {
     "30b": "Qwen/Qwen3-30B-A3B-Instruct-2507",
 }
 
+SLICES = {
+    "4b": {
+        "v5p:2x2x2": {"fsdp": 8},
+        "v6e:4x4": {"fsdp": 16},
+        "v5e:8x8": {"fsdp": 16, "tensor": 4},
+    },
+    "8b": {
+        "v5p:2x2x2": {"fsdp": 8},
+        "v6e:4x4": {"fsdp": 16},
+    },
+    "30b": {
+        "v5p:4x4x4": {"fsdp": 16, "expert": 4},
+        "v6e:8x8": {"fsdp": 16, "expert": 4},
+    },
+}
+"""Slice -> mesh, of each size."""
+
 
 def get_config(variant: str = ""):
-    """``variant``: a size and any of ``VARIANTS``, separated by commas; '' is ``4b``."""
+    """``variant``: a size, a slice of it and any of ``VARIANTS``, with commas; '' is ``4b``."""
     words = [word for word in variant.split(",") if word]
-    unknown = [word for word in words if word not in MODELS and word not in VARIANTS]
-    if unknown:
-        raise config_lib.ConfigError(
-            f"configs/games.py:{variant}: no variant {unknown[0]!r}; there are the sizes "
-            f"{', '.join(MODELS)} and {', '.join(VARIANTS)}"
-        )
     sizes = [word for word in words if word in MODELS] or ["4b"]
-    if len(sizes) > 1:
-        raise config_lib.ConfigError(f"configs/games.py:{variant}: name one size, not {sizes}")
+    slices = [word for word in words if word in SLICES[sizes[0]]] or list(SLICES[sizes[0]])[:1]
+    for word in words:
+        if word not in (*sizes, *slices, *VARIANTS):
+            raise config_lib.ConfigError(
+                f"configs/games.py:{variant}: no variant {word!r}; there are the sizes "
+                f"{', '.join(MODELS)}, for {sizes[0]} the slices {', '.join(SLICES[sizes[0]])}, "
+                f"and {', '.join(VARIANTS)}"
+            )
+    for what, named in (("size", sizes), ("slice", slices)):
+        if len(named) > 1:
+            both = " and ".join(named)
+            raise config_lib.ConfigError(f"configs/games.py:{variant}: {both}: name one {what}")
     config = _recipe(sizes[0])
+    _lay_out(config, SLICES[sizes[0]][slices[0]])
     for word in words:
         if word in VARIANTS:
             VARIANTS[word](config)
@@ -74,9 +98,16 @@ def _recipe(size: str):
     config.learner.update(warmup=0, clip_norm=1.0, role_weighting="paper")
     config.learner.update(clip_low=0.2, clip_high=0.28, importance_cap=2.0)
     config.learner.update(entropy_coefficient=0.0, kl_coefficient=0.005 if size == "8b" else 0.0)
-    config.learner.update(row_length=32768, rows=1)
+    config.learner.row_length = 32768
     config.checkpoint.update(every=4, keep=3, keep_every=16)
     return config
+
+
+def _lay_out(config, mesh):
+    """One row of a micro-batch on each device that has rows of its own."""
+    config.mesh.update(mesh)
+    config.learner.rows = config.mesh.data * config.mesh.fsdp * config.mesh.expert
+    config.model.update(attention="splash", experts="gmm")
 
 
 def _no_memory(config):

@@ -15,6 +15,7 @@ os.environ |= {"JAX_PLATFORMS": "cpu", "TPU_SKIP_MDS_QUERY": "1", "ALLOW_MULTIPL
 import dataclasses
 import importlib.util
 import json
+import math
 import re
 import time
 from pathlib import Path
@@ -25,20 +26,24 @@ from absl import app, flags
 from jax.experimental import topologies
 from ml_collections import config_flags
 from rich.console import Console
-from rich.table import Table
 
+from spade_jax import compile_table
 from spade_jax import config as config_lib
 from spade_jax.chips import CHIPS, Chip
 from spade_jax.hlo import Cost, Program
-from spade_jax.learner.logprobs import CHUNK
+from spade_jax.learner import logprobs
 from spade_jax.learner.programs import Programs
-from spade_jax.models import flops, huggingface, loading, sharding
+from spade_jax.models import flops, huggingface, loading, published, sharding
 from spade_jax.models.config import ModelConfig, ModelError
+from spade_jax.sampling.native.memory import sampler_bytes
 
 _CONFIG = config_flags.DEFINE_config_file("config", None, "a file of configs/", lock_config=True)
 _TOPOLOGY = flags.DEFINE_string("topology", "v5p:2x2x2", "chip and shape of the slice")
 _JSON = flags.DEFINE_string("json", None, "file to write the figures to")
 _LENGTH = flags.DEFINE_integer("sequence-length", None, "tokens of a row; else learner.row_length")
+_TABLE = flags.DEFINE_multi_string(
+    "table", [], "compile nothing; print these files of --json, or folders of such, as Markdown"
+)
 _TOKENS = flags.DEFINE_integer("tokens-per-step", None, "tokens of a step; else one micro-batch")
 
 LARGEST_MFU = 0.75
@@ -80,8 +85,9 @@ def compile_step(
         memory[name] = _memory(compiled[name], programs.resident[name])
     rows, length = settings.learner.rows, settings.learner.row_length
     predictions = rows * length * mesh.shape["tensor"] // len(devices)
-    trips = -(-predictions // CHUNK)  # every token is trained: the dearest case
-    costs = {n: Program.parse(c.as_text() or "").cost(trips) for n, c in compiled.items()}
+    trips = -(-predictions // logprobs.CHUNK)  # every token is trained: the dearest case
+    parsed = {name: Program.parse(c.as_text() or "") for name, c in compiled.items()}
+    costs = {name: program.cost(trips) for name, program in parsed.items()}
     tokens = tokens_per_step or rows * length
     micro_batches = -(-tokens // (rows * length))
     step = Cost()
@@ -99,7 +105,11 @@ def compile_step(
             "please report this with the configuration"
         )
     largest = max(memory, key=lambda name: memory[name]["total"])
+    sampler = sampler_bytes(model, settings)
+    beside = sampler["weights"] + sampler["cache"]
+    sampling = programs.resident["add_group"] + beside + sampler["gathered"]
     return {
+        "model": settings.model.source,
         "topology": topology,
         "devices": len(devices),
         "mesh": dict(mesh.shape),
@@ -110,6 +120,10 @@ def compile_step(
         "hbm_bytes": chip.hbm,
         "hbm_fraction": memory[largest]["total"] / chip.hbm,
         "largest_program": largest,
+        "sampler_bytes": sampler,
+        "hbm_fraction_with_sampler": max(memory[largest]["total"] + beside, sampling) / chip.hbm,
+        "logits_share": _logits_share(parsed["accumulate"], model, mesh, predictions),
+        "largest_gather_bytes": parsed["accumulate"].largest("all-gather"),
         "collective_bytes": dict(step.bytes),
         "model_flops": needed,
         "attention_flops_share": forward.attention / forward.total,
@@ -122,9 +136,14 @@ def compile_step(
 
 
 def model_config(settings: config_lib.Model) -> ModelConfig:
-    """Dimensions of the policy, without its weights: of a hub id only config.json is fetched."""
+    """Dimensions of the policy, without its weights.
+
+    Those of the published checkpoints are known; of any other hub id config.json is fetched.
+    """
     if settings.source == "scratch":
         return loading.scratch_config(settings.architecture)
+    if settings.source in published.CONFIGS:
+        return ModelConfig.from_hf(published.CONFIGS[settings.source])
     if Path(settings.source).is_dir():
         return huggingface.read_config(settings.source)
     import huggingface_hub
@@ -185,6 +204,14 @@ def _memory(compiled: jax.stages.Compiled, resident: int) -> dict[str, int]:
     return kinds | {"total": sum(kinds.values()), "host": host}
 
 
+def _logits_share(program: Program, model: ModelConfig, mesh: Any, predictions: int) -> float:
+    """Largest array with an axis of words, as a share of all logits of a device's predictions."""
+    words = model.vocabulary // mesh.shape["tensor"]
+    axes = {model.vocabulary, words, words // logprobs.blocks(words, logprobs.BLOCK)}
+    sizes = [math.prod(shape) for shape in program.arrays() if axes & set(shape)]
+    return max(sizes, default=0) / (predictions * words)
+
+
 def _times(
     step: Cost,
     settings: config_lib.Config,
@@ -212,32 +239,15 @@ def _times(
     }
 
 
-def show(figures: dict[str, Any], console: Console) -> None:
-    """Prints the figures as one table."""
-    gib = 2.0**30
-    table = Table("", "", title=f"one training step on {figures['topology']}", show_header=False)
-    mesh = ", ".join(f"{axis} {size}" for axis, size in figures["mesh"].items() if size > 1)
-    table.add_row("devices", f"{figures['devices']}: {mesh or 'one'}")
-    table.add_row("tokens", f"{figures['tokens_per_step']:,} in {figures['micro_batches']} passes")
-    for name, kinds in figures["memory_bytes"].items():
-        parts = ", ".join(f"{kind} {size / gib:.2f}" for kind, size in kinds.items() if size)
-        table.add_row(f"GiB a device: {name}", parts)
-    table.add_row("share of HBM", f"{figures['hbm_fraction']:.1%}, in {figures['largest_program']}")
-    for kind, size in figures["collective_bytes"].items():
-        table.add_row(f"GiB a device: {kind}", f"{size / gib:.3f}")
-    table.add_row("model FLOPs", f"{figures['model_flops']:.3e}")
-    for cause, seconds in figures["seconds"].items():
-        table.add_row(f"seconds: {cause}", f"{seconds:.4f}")
-    table.add_row("estimated step", f"{figures['estimated_step_seconds']:.4f} s")
-    table.add_row("estimated MFU", f"{figures['estimated_mfu']:.1%}")
-    table.add_row("charged by formula", f"{figures['charged_share']:.1%} of the time")
-    console.print(table)
-
-
 def main(argv: list[str]) -> None:
     del argv
     console = Console()
+    if _TABLE.value:
+        print(compile_table.markdown(compile_table.read(_TABLE.value)))
+        return
     try:
+        if _CONFIG.value is None:
+            raise CompileError("--config is missing; name a file of configs/")
         settings = config_lib.from_config_dict(_CONFIG.value)
         if _LENGTH.value:
             tokens = settings.learner.rows * settings.learner.row_length
@@ -250,11 +260,10 @@ def main(argv: list[str]) -> None:
             f"{type(error).__name__}: {error}", markup=False, highlight=False, soft_wrap=True
         )
         sys.exit(1)
-    show(figures, console)
+    compile_table.show(figures, console)
     if _JSON.value:
         Path(_JSON.value).write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":
-    flags.mark_flag_as_required("config")
     app.run(main)

@@ -76,6 +76,17 @@ class Program:
         """
         return _cost(self, self.entry, data_dependent_trips, False)
 
+    def largest(self, kind: str) -> int:
+        """Bytes of the largest result of instructions of a kind, starts of it included; else 0."""
+        every = (i for instructions in self.computations.values() for i in instructions)
+        return max((i.bytes for i in every if i.kind.removesuffix("-start") == kind), default=0)
+
+    def arrays(self) -> set[tuple[int, ...]]:
+        """Shapes of all results, on one device."""
+        every = (i for instructions in self.computations.values() for i in instructions)
+        found = (_ARRAY.findall(i.shape) for i in every)
+        return {tuple(int(n) for n in a.split(",") if n) for array in found for _, a in array}
+
     def trips(self, loop: Instruction, data_dependent: int) -> int:
         """Turns of a ``while``: the constant its counter is compared with."""
         condition = self.computations[_called(loop.rest, "condition")]

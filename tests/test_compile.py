@@ -10,8 +10,8 @@ import jax.numpy as jnp
 import pytest
 from flax import nnx
 
+from spade_jax import compile_table, hlo
 from spade_jax import config as settings_
-from spade_jax import hlo
 from spade_jax.models import flops
 from spade_jax.models.config import ModelConfig
 from spade_jax.models.transformer import abstract
@@ -75,6 +75,44 @@ def test_table_and_json_agree_and_are_plausible(figures):
 def test_partitioner_never_gives_up_on_a_layout(figures):
     for _, done in figures:
         assert "nvoluntary full rematerialization" not in done.stderr
+
+
+def test_logits_of_all_predictions_never_exist(figures):
+    """The largest array of words is the embedding table, whose rows are fewer than the tokens."""
+    for values, _ in figures:
+        assert 0 < values["logits_share"] <= 0.5
+
+
+def test_weights_are_gathered_layer_by_layer(figures):
+    """No all-gather gives more than the table, or one layer's experts (as many numbers)."""
+    for values, _ in figures:
+        assert 0 < values["largest_gather_bytes"] <= 4 * 2048 * 256
+    # Of all layers at once it would grow with them.
+    assert len({values["largest_gather_bytes"] for values, _ in figures}) == 1
+
+
+def test_what_is_replaced_is_written_in_place(figures):
+    for values, _ in figures:
+        for name in ("accumulate", "add_group", "apply"):
+            kinds = values["memory_bytes"][name]
+            assert kinds["outputs"] < 0.01 * kinds["arguments"], name
+
+
+def test_the_sampler_comes_on_top(figures):
+    for values, _ in figures:
+        held = values["sampler_bytes"]
+        total = values["memory_bytes"][values["largest_program"]]["total"]
+        least = total + held["weights"] + held["cache"]
+        assert values["hbm_fraction_with_sampler"] >= least / values["hbm_bytes"]
+
+
+def test_many_steps_are_one_table(figures):
+    lines = compile_table.markdown(values for values, _ in figures).splitlines()
+    assert len(lines) == 2 + len(figures)
+    assert len({line.count("|") for line in lines}) == 1
+    for line, (values, _) in zip(lines[2:], figures, strict=True):
+        assert "v5e:2x2 | fsdp 2, tensor 2 | 2,048, 512" in line
+        assert f"{values['estimated_mfu']:.0%}" in line
 
 
 def test_collectives_of_a_layer_are_counted_once_a_layer(figures):
@@ -177,3 +215,10 @@ def test_loops_multiply_cycles_and_bytes():
     assert cost.exposed == {("all-reduce", 4): 5 * 3 * 4096}  # the gather runs beside the rest
     with pytest.raises(ValueError, match="no ENTRY"):
         hlo.Program.parse("nonsense")
+
+
+def test_results_are_found_in_tuples_and_loops():
+    program = hlo.Program.parse(PROGRAM)
+    assert program.largest("all-gather") == 16 * 128 * 2  # a start's result, not its operand
+    assert program.largest("all-to-all") == 0
+    assert program.arrays() == {(), (8, 128), (4, 128), (16, 128)}

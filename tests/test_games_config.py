@@ -1,6 +1,7 @@
 """configs/games.py: the published figures, and variants that change only what their name says."""
 
 import itertools
+import math
 import runpy
 from pathlib import Path
 
@@ -119,6 +120,21 @@ def test_4b_is_the_default():
 
 
 @pytest.mark.parametrize("size", ["4b", "8b", "30b"])
+def test_a_slice_changes_the_mesh_and_fills_it(size):
+    """The mesh has as many devices as the slice; each that has rows of its own has one."""
+    first, *_ = GAMES["SLICES"][size].values()
+    for topology, laid in GAMES["SLICES"][size].items():
+        changed = changes(f"{topology},{size}", size)
+        assert bool(changed) == (laid != first)
+        assert all(name.startswith("mesh.") or name == "learner.rows" for name in changed)
+        values = load(f"{size},{topology}")
+        shape = [int(n) for n in topology.partition(":")[2].split("x")]
+        assert math.prod(values["mesh"].values()) == math.prod(shape)
+        mesh = values["mesh"]
+        assert values["learner"]["rows"] == mesh["data"] * mesh["fsdp"] * mesh["expert"]
+
+
+@pytest.mark.parametrize("size", ["4b", "8b", "30b"])
 def test_variants_change_only_what_their_name_says(size):
     assert VARIANTS.keys() == GAMES["VARIANTS"].keys()
     for name, expected in VARIANTS.items():
@@ -136,9 +152,11 @@ def test_variants_combine_in_any_order():
 
 @pytest.mark.parametrize(
     ("variant", "message"),
-    [("70b", r"no variant '70b'; there are the sizes 4b, 8b, 30b and no_memory"),
+    [("70b", r"no variant '70b'; there are the sizes 4b, 8b, 30b, for 4b the slices v5p:2x2x2, "),
      ("4b,no_memmory", "no variant 'no_memmory'"),
-     ("4b,8b", "name one size")],
+     ("8b,v5e:8x8", "no variant 'v5e:8x8'.*for 8b the slices v5p:2x2x2"),
+     ("4b,v5p:2x2x2,v6e:4x4", "name one slice"),
+     ("4b,8b", "4b and 8b: name one size")],
 )  # fmt: skip
 def test_mistakes_are_named(variant, message):
     with pytest.raises(config.ConfigError, match=message):

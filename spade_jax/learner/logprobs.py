@@ -77,7 +77,7 @@ def target_logp(
     words = w_vd.shape[0] // shards.vocabulary
     inputs = _Inputs(
         split(h_btd),
-        w_vd.reshape(shards.vocabulary, _blocks(words, block), -1, w_vd.shape[1]),
+        w_vd.reshape(shards.vocabulary, blocks(words, block), -1, w_vd.shape[1]),
         split(target_bt),
         split(temperature_bt),
         jnp.pad(order_sn, ((0, 0), (0, -n % chunk))),
@@ -102,7 +102,7 @@ def _join(x_sn: jax.Array, shape: tuple[int, ...], shards: Shards) -> jax.Array:
     return parts.swapaxes(1, 2).reshape(b, t)
 
 
-def _blocks(words: int, block: int) -> int:
+def blocks(words: int, block: int) -> int:
     """Fewest equal blocks of at most ``block`` words; 1 if equal ones would be tiny."""
     for count in range(-(-words // block), 4 * -(-words // block) + 1):
         if words % count == 0:

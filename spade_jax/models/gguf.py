@@ -80,9 +80,7 @@ def load(
     graph, state = nnx.split(abstract(config, settings))
     of_slice = {(t.path, t.index): t for t in huggingface.tensors(config, state)}
 
-    def read(
-        path: tuple[str, ...], index: tuple[int, ...], part: tuple[slice, ...]
-    ) -> np.ndarray:
+    def read(path: tuple[str, ...], index: tuple[int, ...], part: tuple[slice, ...]) -> np.ndarray:
         tensor = of_slice[path, index]
         name = _gguf_name(tensor.name)
         if tied and path == ("embedding",) and "output.weight" in stored:

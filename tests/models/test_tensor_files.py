@@ -33,8 +33,8 @@ class Bucket(LocalFileSystem):
     def _strip_protocol(cls, path):
         path = str(path)
         if path.startswith(("gs://", "gcs://")):
-            name = path.partition("://")[2]
-            path = name if name.startswith(cls.root) else f"{cls.root}/{name}"
+            name = "/" + path.partition("://")[2].lstrip("/")
+            path = name if name.startswith(cls.root) else cls.root + name  # what glob gives
         return super()._strip_protocol(path)
 
     def open(self, path, mode="rb", **options):

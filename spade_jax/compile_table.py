@@ -1,0 +1,69 @@
+"""The figures of :mod:`spade_jax.compile` for people: one step as a table, many as Markdown."""
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+GIB = 2.0**30
+
+
+def show(figures: dict[str, Any], console: Console) -> None:
+    """Prints the figures as one table."""
+    table = Table("", "", title=f"one training step on {figures['topology']}", show_header=False)
+    mesh = ", ".join(f"{axis} {size}" for axis, size in figures["mesh"].items() if size > 1)
+    table.add_row("devices", f"{figures['devices']}: {mesh or 'one'}")
+    table.add_row("tokens", f"{figures['tokens_per_step']:,} in {figures['micro_batches']} passes")
+    for name, kinds in figures["memory_bytes"].items():
+        parts = ", ".join(f"{kind} {size / GIB:.2f}" for kind, size in kinds.items() if size)
+        table.add_row(f"GiB a device: {name}", parts)
+    table.add_row("share of HBM", f"{figures['hbm_fraction']:.1%}, in {figures['largest_program']}")
+    parts = ", ".join(f"{kind} {size / GIB:.2f}" for kind, size in figures["sampler_bytes"].items())
+    table.add_row("GiB on the first device: sampler", parts)
+    table.add_row("share of HBM with it", f"{figures['hbm_fraction_with_sampler']:.1%}")
+    for kind, size in figures["collective_bytes"].items():
+        table.add_row(f"GiB a device: {kind}", f"{size / GIB:.3f}")
+    table.add_row("model FLOPs", f"{figures['model_flops']:.3e}")
+    for cause, seconds in figures["seconds"].items():
+        table.add_row(f"seconds: {cause}", f"{seconds:.4f}")
+    table.add_row("estimated step", f"{figures['estimated_step_seconds']:.4f} s")
+    table.add_row("estimated MFU", f"{figures['estimated_mfu']:.1%}")
+    table.add_row("charged by formula", f"{figures['charged_share']:.1%} of the time")
+    console.print(table)
+
+
+def read(paths: Iterable[str | Path]) -> list[dict[str, Any]]:
+    """Figures of files of ``--json``, and of all such in folders, by name."""
+    files: list[Path] = []
+    for path in map(Path, paths):
+        files += sorted(path.glob("*.json")) if path.is_dir() else [path]
+    return [json.loads(file.read_text(encoding="utf-8")) for file in files]
+
+
+def markdown(steps: Iterable[dict[str, Any]]) -> str:
+    """One row a step."""
+    heads = (
+        "model", "topology", "mesh", "tokens a step, a row", "GiB a device", "of HBM",
+        "with the sampler", "GiB sent", "step", "MFU", "by formula",
+    )  # fmt: skip
+    lines = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
+    for step in steps:
+        mesh = ", ".join(f"{axis} {size}" for axis, size in step["mesh"].items() if size > 1)
+        cells = (
+            step["model"].rpartition("/")[2],
+            step["topology"],
+            mesh,
+            f"{step['tokens_per_step']:,}, {step['row_length']:,}",
+            f"{step['memory_bytes'][step['largest_program']]['total'] / GIB:.1f}",
+            f"{step['hbm_fraction']:.0%}",
+            f"{step['hbm_fraction_with_sampler']:.0%}",
+            f"{sum(step['collective_bytes'].values()) / GIB:.0f}",
+            f"{step['estimated_step_seconds']:.1f} s",
+            f"{step['estimated_mfu']:.0%}",
+            f"{step['charged_share']:.0%}",
+        )
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines)
