@@ -134,7 +134,11 @@ def _chunk_logits(
     h_scd = jnp.where(valid_sc[..., None], h_scd, 0)  # whatever padding holds must not spread
     temperature_sc = jnp.take_along_axis(inputs.temperature_sn, order_sc, axis=1)
     target_sc = jnp.take_along_axis(inputs.target_sn, order_sc, axis=1)
-    z_pscv = jnp.einsum("scd,pvd->pscv", h_scd, w_pvd, preferred_element_type=jnp.float32)
+    # Not einsum: it would swap the operands, and every pass over the logits would be transposed.
+    z_scpv = jax.lax.dot_general(
+        h_scd, w_pvd, (((2,), (2,)), ((), ())), preferred_element_type=jnp.float32
+    )
+    z_pscv = z_scpv.transpose(2, 0, 1, 3)
     z_pscv = sharding.constrain(z_pscv, "vocabulary", "prediction", None, None)
     z_pscv = z_pscv / temperature_sc[..., None]
     return h_scd, z_pscv, target_sc[..., None] == word_pv[:, None, None], temperature_sc

@@ -40,7 +40,7 @@ def fetch(state: Any, settings: config.Learner) -> Any:
 
 def updates(state: optax.OptState) -> int:
     """Updates made so far."""
-    return int(optax.tree_utils.tree_get(state, "count"))
+    return int(jax.device_get(optax.tree_utils.tree_get(state, "count")))
 
 
 def move(

@@ -21,6 +21,8 @@ SHAPES = 4
 """Most row lengths in use: ``row_length``, its half, its quarter, its eighth."""
 SHORTEST_ROW = 64
 """Tokens under which a row is not halved again."""
+ATTENTION = 0.5
+"""Time of attention in the longest rows, as a share of what any token costs; a guess serves."""
 LOGP_FLOOR = -100.0
 """Nats. Samplers write -inf or -3.4e38 for a token they held impossible; this stands for both."""
 
@@ -98,11 +100,10 @@ def pack(
         if places and trajectory.weight:
             token_weight = trajectory.weight / sum(trajectory.trained) / total_weight
             pieces[trajectory.group].append((trajectory, places, token_weight))
-    lengths = row_lengths(row_length)
     return [
         [
             _fill(batch, length, rows * row_length // length)
-            for length, batch in _micro_batches(_rows(group, lengths), lengths, rows)
+            for length, batch in _cheapest(group, row_lengths(row_length), rows)
         ]
         for group in pieces
     ]
@@ -144,6 +145,24 @@ def _places(index: int, trajectory: Trajectory, row_length: int, groups: int) ->
         f"needs {places} places and a row has {row_length}; raise learner.row_length or cut it",
     )
     return places
+
+
+def _cheapest(
+    pieces: list[tuple[Trajectory, int, float]], lengths: list[int], longest_rows: int
+) -> list[tuple[int, list[_Row]]]:
+    """(row length, rows) of each micro-batch, with the shortest lengths used or not.
+
+    Pieces a little longer than a half of a row would leave the other half empty.
+    """
+    choices = [
+        _micro_batches(_rows(pieces, used), used, longest_rows)
+        for used in (lengths[: len(lengths) - unused] for unused in range(len(lengths)))
+    ]
+
+    def cost(batches: list[tuple[int, list[_Row]]]) -> float:
+        return sum(1 + ATTENTION * length / lengths[0] for length, _ in batches)
+
+    return min(choices, key=cost)
 
 
 def _rows(pieces: list[tuple[Trajectory, int, float]], lengths: list[int]) -> list[_Row]:

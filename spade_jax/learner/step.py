@@ -58,7 +58,7 @@ class Learner:
             params = jax.device_put(params, sharding.shardings(params, mesh))
         # Copies: the caller's model must survive the donation of these.
         self.params = jax.tree.map(jnp.copy, params)
-        self._optimizer = optimizer.init(self.params, settings)
+        self._optimizer, self._updates = optimizer.init(self.params, settings), 0
         if mesh is not None:
             self._optimizer = jax.tree.map(functools.partial(_on, mesh), self._optimizer)
         self._reference = None
@@ -82,14 +82,14 @@ class Learner:
         passed = trajectories
         if not settings.kl_coefficient and not settings.entropy_coefficient:
             passed = [t if t.advantage else _untrained(t) for t in trajectories]
-        batches = self._pack(passed)
-        if settings.steps > 1:
-            batches = self._with_old_logp(batches)
+        packed = self._pack(passed)
+        batches = self._with_old_logp(packed) if settings.steps > 1 else packed
+        rates = [
+            optimizer.warm_rate(settings, self._updates + index) for index in range(settings.steps)
+        ]
         metrics: dict[str, float] = {}
-        for _ in range(settings.steps):
-            rate = optimizer.warm_rate(settings, self.updates)
-            outputs, made = self._step(trajectories, batches, self._policy, rate)
-            made |= policy_metrics(batches, outputs, self._names, settings.importance_cap)
+        for outputs, made in self._steps(trajectories, batches, self._policy, rates):
+            made |= policy_metrics(packed, outputs, self._names, settings.importance_cap)
             last = {key: value for key, value in made.items() if key.startswith("ratio_clipped")}
             metrics = metrics | last if metrics else made
         return metrics
@@ -102,12 +102,13 @@ class Learner:
         Advantages and sampler log-probs are not used. Raises as :meth:`update`.
         """
         batches = self._pack(trajectories)
-        return self._step(trajectories, batches, self._supervised, learning_rate)[1]
+        ((_, metrics),) = self._steps(trajectories, batches, self._supervised, [learning_rate])
+        return metrics
 
     @property
     def updates(self) -> int:
         """Optimizer steps made so far."""
-        return optimizer.updates(self._optimizer)
+        return self._updates
 
     @property
     def state(self) -> Any:
@@ -121,35 +122,47 @@ class Learner:
     def state(self, state: Any) -> None:
         self.params = state["params"]
         self._optimizer = optimizer.rest(state["optimizer"], self._settings)
+        self._updates = optimizer.updates(self._optimizer)
 
     def _pack(self, trajectories: Sequence[Trajectory]) -> list[list[Batch]]:
         return pack(trajectories, self._settings.row_length, self._settings.rows, len(self._names))
 
     def _with_old_logp(self, batches: list[list[Batch]]) -> list[list[Batch]]:
-        """``batches`` with the log-probs of the policy as it is now."""
-        with self._on_mesh():
-            old = [
-                [_logp(self._policy, self.params, self._place(batch)) for batch in group]
-                for group in batches
-            ]
-        return [
-            [batch._replace(old_logp_bt=logp_bt) for batch, logp_bt in zip(*pair, strict=True)]
-            for pair in zip(batches, jax.device_get(old), strict=True)
-        ]
+        """``batches`` with the log-probs of the policy as it is now, on the devices."""
 
-    def _step(
+        def filled(batch: Batch) -> Batch:
+            placed = self._place(batch)
+            return placed._replace(old_logp_bt=_logp(self._policy, self.params, placed))
+
+        with self._on_mesh():
+            return [[filled(batch) for batch in group] for group in batches]
+
+    def _steps(
         self,
         trajectories: Sequence[Trajectory],
         batches: list[list[Batch]],
         objective: Supervised,
-        learning_rate: float,
-    ) -> tuple[list[list[dict[str, np.ndarray]]], dict[str, float]]:
-        """What the passes over ``batches`` gave, and metrics."""
+        learning_rates: Sequence[float],
+    ) -> list[tuple[list[list[dict[str, np.ndarray]]], dict[str, float]]]:
+        """A step on ``batches`` at each rate: what its passes gave, and metrics."""
         trains = any(t.weight and any(t.trained) for t in trajectories)
+        launched = []
         with self._on_mesh():
-            total, norms, outputs = self._gradient(objective, batches)
-            norm = self._move(total, learning_rate) if trains else np.float32(0)
-        outputs, norms, norm = jax.device_get((outputs, norms, norm))  # the only wait
+            for rate in learning_rates:
+                total, norms, outputs = self._gradient(objective, batches)
+                norm = self._move(total, rate) if trains else np.float32(0)
+                launched.append((outputs, norms, norm))
+        made = jax.device_get(launched)  # the only wait
+        self._updates = optimizer.updates(self._optimizer)
+        return [(step[0], self._step_metrics(trajectories, *step)) for step in made]
+
+    def _step_metrics(
+        self,
+        trajectories: Sequence[Trajectory],
+        outputs: list[list[dict[str, np.ndarray]]],
+        norms: list[np.ndarray],
+        norm: np.ndarray,
+    ) -> dict[str, float]:
         self._require_finite(norms)
         losses = [output.pop("loss") for group in outputs for output in group]
         metrics = {"loss": float(np.sum(losses)), "grad_norm": float(norm)}
@@ -158,7 +171,7 @@ class Learner:
             metrics[f"tokens/{name}"] = float(
                 sum(len(t.tokens) for t in trajectories if t.group == index)
             )
-        return outputs, metrics
+        return metrics
 
     def _on_mesh(self) -> contextlib.AbstractContextManager:
         return jax.set_mesh(self._mesh) if self._mesh else contextlib.nullcontext()
@@ -166,8 +179,8 @@ class Learner:
     def _place(self, batch: Batch) -> Batch:
         """``batch`` on the devices; of several processes, each puts what its devices hold."""
         layout = self._batch_sharding
-        if layout is None:
-            return jax.device_put(batch)
+        if layout is None or isinstance(batch.token_bt, jax.Array):
+            return jax.device_put(batch)  # as it is, if it is there
         return jax.tree.map(
             lambda x_bt: jax.make_array_from_callback(x_bt.shape, layout, x_bt.__getitem__), batch
         )
@@ -176,7 +189,8 @@ class Learner:
         self, objective: Supervised, batches: list[list[Batch]]
     ) -> tuple[Any, list[Any], list[list[dict[str, Any]]]]:
         """Sum of all gradients, norm of each group's, outputs of each pass; nothing is awaited."""
-        total, norms = _zeros(self.params), []
+        total: Any = None
+        norms: list[Any] = []
         outputs: list[list[dict[str, Any]]] = []
         for group in batches:
             outputs.append([])
@@ -196,7 +210,7 @@ class Learner:
                 outputs[-1].append(output)
             total, norm = _add_group(self._settings, total, grads)
             norms.append(norm)
-        return total, norms, outputs
+        return _zeros(self.params) if total is None else total, norms, outputs
 
     def _move(self, grads: Any, learning_rate: float) -> jax.Array:
         """Makes the optimizer step; the norm of ``grads``."""
@@ -236,16 +250,16 @@ def _accumulate(
 
 @functools.partial(jax.jit, static_argnums=0)
 def _logp(objective: Supervised, params: Any, batch: Batch) -> jax.Array:
-    return sharding.replicate(objective.logp(params, batch)[0])
+    return sharding.constrain(objective.logp(params, batch)[0], "batch", "length")
 
 
 @functools.partial(jax.jit, static_argnums=0, donate_argnums=1)
 def _add_group(settings: config.Learner, total: Any, grads: Any) -> tuple[Any, jax.Array]:
-    """``total`` and the gradient of one group, and the norm of the latter."""
+    """``total``, None at first, and the gradient of one group, and the norm of the latter."""
     norm = optax.tree.norm(grads)
     if settings.role_weighting == "balanced":
         grads = optimizer.clip(grads, norm, settings.clip_norm)
-    return jax.tree.map(jnp.add, total, grads), norm
+    return grads if total is None else jax.tree.map(jnp.add, total, grads), norm
 
 
 @functools.partial(jax.jit, static_argnums=0, donate_argnums=(1, 2))

@@ -111,7 +111,7 @@ class Block(nnx.Module):
         x_btd = _rms_norm(h_btd, self.feed_forward_norm, self.config.rms_epsilon)
         gate, up, down = map(self._weight, (self.gate, self.up, self.down))
         if not self.config.experts:
-            return h_btd + (jax.nn.silu(x_btd @ gate) * (x_btd @ up)) @ down
+            return h_btd + (jax.nn.silu(_whole(x_btd @ gate)) * _whole(x_btd @ up)) @ down
         weight_btk, expert_btk = moe.route(
             x_btd, self.router[...], self.config.experts_per_token, self.config.expert_renormalise
         )
@@ -159,6 +159,10 @@ class Transformer(nnx.Module):
 
         if self.remat:
             body = jax.checkpoint(body, prevent_cse=False)
+        elif not self.config.experts:
+            # Attention and what is computed per element costs less time again than memory kept.
+            policy = jax.checkpoint_policies.dots_with_no_batch_dims_saveable
+            body = jax.checkpoint(body, prevent_cse=False, policy=policy)
         h_btd = sharding.constrain(self.embed(token_bt), "batch", "length", None)
         h_btd, _ = jax.lax.scan(body, h_btd, stacked)
         return self.final_norm(h_btd)
@@ -208,6 +212,19 @@ def build(
         out_shardings=None if mesh is None else sharding.shardings(shapes, mesh),
     )
     return nnx.merge(graph, make())
+
+
+@jax.custom_vjp
+def _whole(x: jax.Array) -> jax.Array:
+    """x, whose gradient is made before it is used.
+
+    Two products use it. XLA's CPU backend would make it inside the transposition that one of them
+    needs, reading every operand against the grain.
+    """
+    return x
+
+
+_whole.defvjp(lambda x: (x, None), lambda _, dx: (jax.lax.optimization_barrier(dx),))
 
 
 def _rms_norm(x: jax.Array, scale: nnx.Param, epsilon: float) -> jax.Array:

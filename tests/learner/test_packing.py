@@ -74,8 +74,20 @@ def test_short_trajectories_do_not_pay_for_long_rows():
     assert {batch.token_bt.shape for batch in packed[0]} == {(8, 64)}
 
 
+@pytest.mark.parametrize(("longest", "fill"), [(136, 0.75), (266, 0.75)])
+def test_equal_lengths_above_half_a_row_fill_longer_rows(longest, fill):
+    """Alone, 266 tokens would leave a half of a row of 512 empty."""
+    tokens = longest + 1
+    alike = Trajectory([3] * tokens, [False] + [True] * longest, [-1.0] * tokens, 1.0)
+    batches = pack([alike] * 120, 2048, 1, 1)[0]
+    filled = sum((batch.segment_bt > 0).sum() for batch in batches)
+    assert filled == 120 * longest
+    assert filled / sum(batch.segment_bt.size for batch in batches) > fill
+
+
 def test_row_lengths():
     assert row_lengths(32768) == [32768, 16384, 8192, 4096]
+    assert row_lengths(49152) == [49152, 24576, 12288, 6144]
     assert row_lengths(256) == [256, 128, 64]
     assert row_lengths(50) == [50]
 

@@ -118,7 +118,8 @@ HARD = {
     "some without variance": first(6, advantage=0.0),
     "advantage 50": draw(8, 6, advantage=50.0),
     "length 1": [Trajectory([3], [False], [0.0], 2.0), *draw(9, 4)],
-    "first sampled token is the stop token": [
+    "empty completion": [Trajectory([7, 8, 9], [False] * 3, [0.0] * 3, 2.0), *draw(35, 4)],
+    "first sampled token is the stop token, whose id is that of padding": [
         Trajectory([4, 5, 6, 0], [False, False, False, True], [0.0, 0, 0, -2.0], 1.5),
         *draw(10, 3),
     ],
@@ -323,6 +324,45 @@ def test_nothing_compiles_after_warm_up_and_no_implicit_transfer_happens(model):
         assert compiled  # the counter counts
     finally:
         jax.monitoring.unregister_event_duration_listener(listen)
+
+
+def test_nothing_is_read_from_the_device_before_the_last_step_is_launched(model, monkeypatch):
+    """The transfer guard does not see reads on a CPU, whose arrays are the host's already."""
+    learner = Learner(model, settings(steps=3, kl_coefficient=0.1), GROUPS)
+    array = type(jax.numpy.zeros(1))
+    read, device_get = array._value, jax.device_get
+    reads, reads_before_get = [], []
+
+    def counted_get(tree):
+        reads_before_get.append(len(reads))
+        return device_get(tree)
+
+    monkeypatch.setattr(array, "_value", property(lambda x: reads.append(x) or read.fget(x)))
+    monkeypatch.setattr(jax, "device_get", counted_get)
+    learner.update(draw(36, 5))
+    assert reads_before_get[0] == 0
+    assert len(reads_before_get) == 2  # all outputs, then the count of updates
+    assert len(reads) > learner.updates == 3  # reads are seen
+
+
+def test_rows_of_49152_tokens_lower(model):
+    """Positions, segments and gradients of the longest trajectory; nothing is allocated."""
+    longest = 49152
+    learner_settings = settings(row_length=longest, rows=1)
+    learner = Learner(model, learner_settings, GROUPS)
+    trajectory = Trajectory(
+        [1] * (longest + 1), [False] + [True] * longest, [-1.0] * (longest + 1), 1.0
+    )
+    (batch,) = step.pack([trajectory], longest, 1, 1)[0]
+    assert batch.token_bt.shape == (1, longest)
+    assert batch.position_bt[0, -1] == longest - 1
+    grads = step._zeros(learner.params)
+    lowered = step._accumulate.lower(
+        learner._policy, learner_settings, learner.params, None, grads, batch
+    )
+    new, output = lowered.out_info
+    assert output["logp"].shape == (1, longest)
+    jax.tree.map(lambda a, b: np.testing.assert_equal(a.shape, b.shape), new, grads)
 
 
 def test_state_restores_exactly(model):
