@@ -50,7 +50,7 @@ def engine(model, **changes):
 
 
 def run(sampler, *requests):
-    return asyncio.run(asyncio.wait_for(sampler.generate(requests), 100))
+    return asyncio.run(asyncio.wait_for(sampler.generate(requests), 900))
 
 
 def prompt(length, seed=0):
