@@ -33,7 +33,11 @@ while $watch && ! $dry_run; do
   state=$(run_state active)
   case $state in
     active | activating | deactivating) ;;
-    failed) fail "the run failed" "tpu_launch/follow.sh shows why; when that is mended, tpu_launch/run.sh" ;;
+    failed) # by itself, or because hosts are being taken away?
+      sleep "$POLL_SECONDS"
+      state=$(slice_state READY)
+      [[ $state != READY ]] || fail "the run failed" "tpu_launch/follow.sh shows why; when that is mended, tpu_launch/run.sh"
+      resume ;;
     *) say "the run has ended; tpu_launch/delete.sh ends the cost"; exit ;;
   esac
 done

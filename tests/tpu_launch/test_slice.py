@@ -259,11 +259,13 @@ def test_resume_rents_sets_up_and_continues(cloud):
     ]  # fmt: skip
 
 
-def test_watching_resumes_after_a_preemption_and_ends_with_the_run(cloud):
+@pytest.mark.parametrize("last_seen", ["active", "failed"])
+def test_watching_resumes_after_a_preemption_and_ends_with_the_run(cloud, last_seen):
     cloud.answer(
         OFFERED, NO_REQUEST, {"match": "buckets describe", "out": "some-bucket\n"},
-        # resume and run.sh: READY twice, active; one look: READY, active; then it is gone.
-        *[once(READY)] * 2, once(ACTIVE), once(READY), once(ACTIVE), *[once(GONE)] * 3,
+        # resume and run.sh: READY twice, active; one look: READY, LAST_SEEN; then it is gone.
+        *[once(READY)] * 2, once(ACTIVE), once(READY), once({**ACTIVE, "out": f"{last_seen}\n"}),
+        *[once(GONE)] * 3,
         once(ABSENT), READY, once(INACTIVE), once(INACTIVE), once(ACTIVE), INACTIVE,
     )  # fmt: skip
     done = cloud.run("resume.sh", "--watch")
