@@ -114,6 +114,8 @@ async def _train(
         model, tokenizer = await policy.prepare(settings, workdir, progress, mesh, exchange)
         progress.step("the initial policy is ready")
     renderer = Renderer(tokenizer, template_options={"enable_thinking": settings.model.thinking})
+    # They come here at different times, and CPU devices wait for each other for 30 s at most.
+    await exchange.all_gather("the model", None)
     learner = Learner(model, settings.learner, ROLES, mesh)
     corpus = _corpus(settings, exchange)
     records = Records(workdir) if first else None

@@ -91,7 +91,7 @@ async def _by_policy(
         tokens = renderer.prompt(messages)
         if len(tokens) <= room:
             requests[item.sha] = Request(tokens, params, f"{item.written}/{item.sha[:16]}/hint")
-    completions = await sampler.generate(list(requests.values()))
+    completions = await sampler.generate(list(requests.values())) if requests else []
     written = {}
     for sha, completion in zip(requests, completions, strict=True):
         whole = completion.finish_reason == "stop"
