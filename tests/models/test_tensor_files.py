@@ -47,6 +47,12 @@ class Bucket(LocalFileSystem):
                 def __getattr__(self, name):
                     return getattr(opened, name)
 
+                def __enter__(self):
+                    return self
+
+                def __exit__(self, *_):
+                    opened.close()
+
                 def read(self, size=-1):
                     data = read(size)
                     Bucket.bytes_read += len(data)
