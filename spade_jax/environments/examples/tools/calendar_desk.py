@@ -1,5 +1,7 @@
 """An assistant's calendar: find a free hour, move a meeting, invite a colleague."""
 
+from typing import ClassVar
+
 from tool_env import ToolEnv
 
 DAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday")
@@ -11,7 +13,7 @@ PEOPLE = ("Ines", "Jonas", "Kaya", "Luka", "Mara")
 class CalendarDeskEnv(ToolEnv):
     """A crowded week. Each day has exactly one free hour, which only the day's list shows."""
 
-    schemas = {
+    schemas: ClassVar = {
         "book": {
             "type": "object",
             "properties": {
