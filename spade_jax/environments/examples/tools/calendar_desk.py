@@ -28,7 +28,7 @@ class CalendarDeskEnv(ToolEnv):
     def setup(self, rng):
         """Fills all hours of the week but one a day."""
         self.free = {day: rng.choice(HOURS) for day in DAYS}
-        self.state = {"meetings": {}, "invited": [], "reminders": {}, "next": 1}
+        self.state.update(meetings={}, invited=[], reminders={}, next=1)
         for day in DAYS:
             for hour in HOURS:
                 if hour != self.free[day]:
