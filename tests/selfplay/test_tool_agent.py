@@ -171,7 +171,7 @@ def test_wrong_arguments_never_reach_the_environment(tool_renderer, scripted):
 
 def test_saying_done_too_early_reminds_and_wins_nothing(tool_renderer, scripted):
     episode = play(tool_renderer, scripted, ["\\boxed{done}"] * 8)
-    assert (episode.status, episode.episode_return) == ("turn_limit", 0.0)
+    assert (episode.status, episode.episode_return) == ("truncated", 0.0)
     assert "still to be done: Light a." in episode.turns[0].observation
 
 
