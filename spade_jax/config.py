@@ -15,6 +15,7 @@ import ml_collections
 
 from spade_jax import config_rules, config_tree
 from spade_jax.config_rules import GAME_SKILLS as GAME_SKILLS
+from spade_jax.config_rules import TOOL_SKILLS as TOOL_SKILLS
 from spade_jax.config_tree import ConfigError as ConfigError
 from spade_jax.config_tree import differences as differences
 
@@ -101,6 +102,12 @@ class Agent:
     max_tokens: int = setting(8192, "new tokens of one turn")
     max_turns: int = setting(25, "turns of one episode")
     max_episode_tokens: int = setting(32768, "tokens of one episode, prompt included")
+    mask_truncated: bool = setting(
+        False, "do not train episodes cut short by a limit; their returns count all the same"
+    )
+    mask_malformed: bool = setting(
+        False, "do not train messages with a tool call that cannot be read (setting 'tools')"
+    )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -304,7 +311,9 @@ class Config:
 
     seed: int = setting(0, "seed of everything random in a run")
     iterations: int = setting(400, "iterations (one optimizer step each)")
-    setting: str = setting("games", "'games'")
+    setting: str = setting(
+        "games", "'games' (actions are text) or 'tools' (actions are function calls)"
+    )
     model: Model = dataclasses.field(default_factory=Model)
     mesh: Mesh = dataclasses.field(default_factory=Mesh)
     schedule: Schedule = dataclasses.field(default_factory=Schedule)

@@ -14,14 +14,23 @@ GAME_SKILLS = (
     "Optimization",
     "Causal Inference",
 )
+TOOL_SKILLS = (
+    "API Orchestration",
+    "Data Retrieval",
+    "State Modification",
+    "Error Recovery",
+    "Tool Selection",
+    "Multi-Step Workflows",
+)
+SKILLS = {"games": GAME_SKILLS, "tools": TOOL_SKILLS}
 DTYPES = ("float32", "bfloat16")
 CHOICES = {
-    "setting": ("games",),
+    "setting": tuple(SKILLS),
     "model.attention": ("xla", "splash"),
     "model.experts": ("ragged_dot", "gmm", "blocks"),
     "model.parameter_dtype": DTYPES,
     "model.compute_dtype": DTYPES,
-    "schedule.skills": GAME_SKILLS,
+    "schedule.skills": GAME_SKILLS + TOOL_SKILLS,
     "designer.difficulty": ("easy", "medium", "hard"),
     "designer.prompts": ("full", "small"),
     "hints.author": ("policy", "environment", "endpoint"),
@@ -171,6 +180,13 @@ def _check_hints(config: Any) -> None:
 def _check_schedule(config: Any) -> None:
     schedule, rewards = config.schedule, config.rewards
     _require(len(schedule.skills) > 0, "schedule.skills", "must name at least one skill")
+    other = [skill for skill in schedule.skills if skill not in SKILLS[config.setting]]
+    _require(
+        not other,
+        "schedule.skills",
+        f"{', '.join(other)} is no skill of the setting '{config.setting}'; there are "
+        f"{', '.join(SKILLS[config.setting])}",
+    )
     active = schedule.active_skills or len(schedule.skills)
     _require(
         0 < active <= len(schedule.skills),

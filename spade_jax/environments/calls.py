@@ -1,10 +1,10 @@
 """Tool calls in an agent's message: what was meant, or what is wrong with it.
 
-Read are all blocks ``<tool_call>...</tool_call>`` of a message, in order. A block holds JSON objects
-``{"name": ..., "arguments": {...}}`` (Hermes, Qwen), ``parameters`` standing for ``arguments``, or
-``<function=NAME><parameter=KEY>VALUE</parameter></function>`` (Qwen-Coder). A message without
-blocks that begins with such an object is taken as calls too, several parted by semicolons or line
-breaks (Llama). Thinking does not count.
+Read are all blocks ``<tool_call>...</tool_call>`` of a message, in order. A block holds JSON
+objects ``{"name": ..., "arguments": {...}}`` (Hermes, Qwen), ``parameters`` standing for
+``arguments``, or ``<function=NAME><parameter=KEY>VALUE</parameter></function>`` (Qwen-Coder). A
+message without blocks that begins with such an object is taken as calls too, several parted by
+semicolons or line breaks (Llama). Thinking does not count.
 """
 
 import dataclasses

@@ -18,7 +18,19 @@ from spade_jax.environments.tools import Answer, Examination, Toolbox
 WORD = re.compile(r"\d+(?:\.\d+)?|[^\W\d_]+")
 THOUSANDS = re.compile(r"(?<=\d),(?=\d{3}\b)")
 BATCH = 6  # random calls drawn from the same text
-NUMBER_WORDS = "zero one two three four five six seven eight nine ten eleven twelve".split()
+NUMBER_WORDS = (
+    "zero",
+    "one",
+    "two",
+    "three",
+    "four",
+    "five",
+    "six",
+    "seven",
+    "eight",
+    "nine",
+    "ten",
+)
 
 
 @dataclasses.dataclass

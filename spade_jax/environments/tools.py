@@ -13,9 +13,9 @@ a builtin in the sandbox (``from tool_env import ToolEnv`` works too); its name 
 ``setup(rng)``
     The instance that belongs to a seed. Everything random comes from ``rng``.
 ``stages()``
-    What the user asks for, in order, each instruction with its criterion: a function of
-    the state that is true once the instruction has been carried out, and false before. An instruction is revealed when the criterion before it has become
-    true; one call completes one stage at most.
+    What the user asks for, in order, each instruction with its criterion: a function of the state
+    that is true once the instruction has been carried out, and false before. An instruction is
+    revealed when the criterion before it has become true; one call completes one stage at most.
 ``tool_NAME(self, ...)``
     A tool. Its OpenAI function schema comes from annotations (``Literal`` gives an enum), defaults
     and docstring (first paragraph; lines ``parameter: meaning``). A class attribute ``schemas``
@@ -45,16 +45,46 @@ from spade_jax.environments.calls import Call, Schemas
 from spade_jax.sandbox.faults import EnvironmentFault
 from spade_jax.sandbox.tool_env import ToolEnv
 
-__all__ = ["Answer", "Examination", "ToolEnv", "Toolbox", "answer", "answers", "examination", "examples"]
+__all__ = [
+    "Answer",
+    "Examination",
+    "ToolEnv",
+    "Toolbox",
+    "answer",
+    "answers",
+    "examination",
+    "examples",
+]
 
 DONE = "\\boxed{done}"
 NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 # Keys go into the prompt as they are, so none may hold a control token.
 KEY = re.compile(r"[A-Za-z0-9_$-]{1,64}")
 KEYWORDS = frozenset(
-    "type properties required enum const items description default title examples anyOf minimum "
-    "maximum exclusiveMinimum exclusiveMaximum minLength maxLength minItems maxItems uniqueItems "
-    "additionalProperties format".split()
+    {
+        "type",
+        "properties",
+        "required",
+        "enum",
+        "const",
+        "items",
+        "description",
+        "default",
+        "title",
+        "examples",
+        "anyOf",
+        "minimum",
+        "maximum",
+        "exclusiveMinimum",
+        "exclusiveMaximum",
+        "minLength",
+        "maxLength",
+        "minItems",
+        "maxItems",
+        "uniqueItems",
+        "additionalProperties",
+        "format",
+    }
 )
 """What a schema may say. Left out is what could hang or leave this process: pattern and $ref."""
 

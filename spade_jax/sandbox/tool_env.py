@@ -80,7 +80,7 @@ class ToolEnv:
         for name, method in self.__methods().items():
             derived = parameters(method)
             description, _ = _documentation(method)
-            function = {"name": name, "description": description}
+            function: dict[str, Any] = {"name": name, "description": description}
             function["parameters"] = self.schemas.get(name, derived)
             tools.append({"type": "function", "function": function})
         return tools

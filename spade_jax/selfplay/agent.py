@@ -1,8 +1,9 @@
 """The agent plays an instance: an append-only token list, turn by turn."""
 
+import collections
 import contextlib
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from spade_jax import config
@@ -37,6 +38,7 @@ class Episode:
     Attributes:
       status: 'terminated', 'truncated' (by the environment), 'turn_limit', 'length' (reply or
         episode out of tokens), 'environment_fault', 'host_fault' or 'refused' (by the sampler).
+      calls: tool calls by what became of them (``tool_agent.OUTCOMES``); empty in games.
       samples: token sequences to train on: one, or one a turn where the chat template rewrites
         history.
     """
@@ -49,6 +51,7 @@ class Episode:
     status: str = "turn_limit"
     fault: str = ""
     observation: str = ""
+    calls: collections.Counter[str] = dataclasses.field(default_factory=collections.Counter)
     turns: list[Turn] = dataclasses.field(default_factory=list)
     samples: list[Sample] = dataclasses.field(default_factory=list)
 
@@ -73,6 +76,7 @@ class Episode:
             "status": self.status,
             "fault": self.fault,
             "observation": self.observation,
+            "calls": self.calls,
             "turns": [dataclasses.asdict(turn) for turn in self.turns],
             "samples": [dataclasses.asdict(sample) for sample in self.samples],
         }
@@ -81,6 +85,7 @@ class Episode:
         """Fills it in with the result of an equal episode that was played elsewhere."""
         self.status, self.fault = result["status"], result["fault"]
         self.observation = result["observation"]
+        self.calls = collections.Counter(result["calls"])
         self.turns = [Turn(**turn) for turn in result["turns"]]
         self.samples = [Sample(**sample) for sample in result["samples"]]
 
@@ -123,7 +128,7 @@ class Agent:
         handle = await self._host.open(episode.environment.source, self._settings.max_turns)
         try:
             episode.observation = await self._host.reset(handle, episode.seed)
-            conversation = Conversation(self._renderer, self._first_message(episode))
+            conversation = await self._begin(episode, handle)
             for _ in range(self._settings.max_turns):
                 if not await self._turn(episode, conversation, handle):
                     break
@@ -132,8 +137,12 @@ class Agent:
             with contextlib.suppress(HostFault):
                 await self._host.close(handle)
 
-    def _first_message(self, episode: Episode) -> list[dict[str, str]]:
-        return prompts.agent(self._prompt_set, observation=episode.observation, hint=episode.hint)
+    async def _begin(self, episode: Episode, handle: int) -> "Conversation":
+        """The dialogue up to the agent's first message."""
+        return Conversation(
+            self._renderer,
+            prompts.agent(self._prompt_set, observation=episode.observation, hint=episode.hint),
+        )
 
     async def _turn(self, episode: Episode, conversation: "Conversation", handle: int) -> bool:
         """One message and its answer; True if the episode goes on."""
@@ -154,13 +163,19 @@ class Agent:
             episode.status = "length"
             return False
         reply = self._renderer.decode(completion.tokens)
+        return await self._answer(episode, conversation, handle, reply)
+
+    async def _answer(
+        self, episode: Episode, conversation: "Conversation", handle: int, reply: str
+    ) -> bool:
+        """The environment's answer to a message; True if the episode goes on."""
         action = parsing.parse_action(reply)
         result = await self._host.step(handle, action)
         episode.turns.append(Turn(reply, action, result.observation, result.reward))
         if result.terminated or result.truncated:
             episode.status = "terminated" if result.terminated else "truncated"
             return False
-        conversation.observed(result.observation)
+        conversation.observed([{"role": "user", "content": result.observation}])
         return True
 
 
@@ -171,11 +186,17 @@ class Conversation:
     of its own: the rendered history, untrained, and the reply.
     """
 
-    def __init__(self, renderer: Renderer, messages: list[dict[str, str]]):
+    def __init__(
+        self,
+        renderer: Renderer,
+        messages: list[dict[str, str]],
+        tools: Sequence[Mapping[str, Any]] = (),
+    ):
+        self.tools = tools
         self._renderer = renderer
         self._messages = list(messages)
         self._reply: list[int] = []
-        self.samples = [_start(renderer.prompt(messages))]
+        self.samples = [_start(renderer.prompt(messages, tools))]
 
     @property
     def tokens(self) -> list[int]:
@@ -186,16 +207,20 @@ class Conversation:
         self._reply = tokens
         _append(self.samples[-1], tokens, True, logp)
 
-    def observed(self, text: str) -> None:
-        """The environment's answer."""
-        answer = {"role": "user", "content": text}
+    def untrain(self) -> None:
+        """The last message is not to be learned from."""
+        trained = self.samples[-1].trained
+        trained[len(trained) - len(self._reply) :] = [False] * len(self._reply)
+
+    def observed(self, answers: list[dict[str, str]]) -> None:
+        """The environment's answer, in one message or several."""
         if self._renderer.append_only:
-            tokens = self._renderer.extend(self._reply, [answer])
+            tokens = self._renderer.extend(self._reply, answers)
             _append(self.samples[-1], tokens, False, [0.0] * len(tokens))
             return
         reply = {"role": "assistant", "content": self._renderer.decode(self._reply)}
-        self._messages += [reply, answer]
-        self.samples.append(_start(self._renderer.prompt(self._messages)))
+        self._messages += [reply, *answers]
+        self.samples.append(_start(self._renderer.prompt(self._messages, self.tools)))
 
 
 def _start(tokens: list[int]) -> Sample:

@@ -16,6 +16,9 @@ ROLES = ("agent", "designer")
 def agent_trajectories(episodes: Sequence[Episode], settings: config.Config) -> list[Trajectory]:
     """Scored plain episodes, their returns standardised within each environment.
 
+    With ``agent.mask_truncated`` only what the environment ended itself is trained; the returns of
+    the others count in the standardisation.
+
     An episode of several samples (templates that rewrite history) counts once: each sample
     weighs in with its share of the episode's trained tokens.
     """
@@ -27,6 +30,8 @@ def agent_trajectories(episodes: Sequence[Episode], settings: config.Config) -> 
     for group in groups.values():
         returns = [episode.episode_return for episode in group]
         for episode, advantage in zip(group, advantages.standardise(returns), strict=True):
+            if settings.agent.mask_truncated and episode.status != "terminated":
+                continue
             total = sum(sum(sample.trained) for sample in episode.samples)
             for sample in episode.samples:
                 if trained := sum(sample.trained):

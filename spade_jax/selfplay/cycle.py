@@ -20,13 +20,14 @@ from spade_jax.sampling.interface import Sampler
 from spade_jax.sampling.rendering import Renderer
 from spade_jax.sandbox.host import EnvironmentHost
 from spade_jax.selfplay import batch, diagnostics, metrics, payment, schedule
-from spade_jax.selfplay.agent import Agent, Episode
+from spade_jax.selfplay.agent import Episode
 from spade_jax.selfplay.designer import Designer, Slot, invalid, solutions
 from spade_jax.selfplay.exchange import Alone, Exchange, all_results, dealt
 from spade_jax.selfplay.hints import with_placebos, write_hints
 from spade_jax.selfplay.ledger import Arm, Play
 from spade_jax.selfplay.memory import Record
 from spade_jax.selfplay.records import Recorder
+from spade_jax.selfplay.setting import setting_of
 from spade_jax.selfplay.state import Environment, Invalid, State
 
 
@@ -73,7 +74,9 @@ class Cycle:
         self._progress = progress
         self.exchange = exchange or Alone()
         self._designer = Designer(sampler, host, renderer, settings, self.exchange)
-        self._agent = Agent(sampler, host, renderer, settings.agent, settings.designer.prompts)
+        self._agent = setting_of(settings).agent(
+            sampler, host, renderer, settings.agent, settings.designer.prompts
+        )
         self._seconds: dict[str, float] = {}
 
     async def run_iteration(self) -> dict[str, Any]:

@@ -16,10 +16,11 @@ from spade_jax.sampling.interface import Completion, Request, Sampler
 from spade_jax.sampling.rendering import Renderer
 from spade_jax.sandbox.faults import HostFault
 from spade_jax.sandbox.host import EnvironmentHost
-from spade_jax.selfplay import prompts, schedule
+from spade_jax.selfplay import schedule
 from spade_jax.selfplay.decoding import sampling_params
 from spade_jax.selfplay.exchange import Alone, Exchange, dealt
 from spade_jax.selfplay.memory import Memory, Record
+from spade_jax.selfplay.setting import setting_of
 from spade_jax.selfplay.state import Environment, Invalid, Sample
 
 
@@ -77,6 +78,7 @@ class Designer:
         self._renderer = renderer
         self._settings = settings
         self._exchange = exchange or Alone()
+        self._prompts = setting_of(settings).prompts
 
     async def write(
         self,
@@ -157,7 +159,8 @@ class Designer:
         rng = random.Random(seed)
         exemplars = memory.exemplars(slot.skill, rng)
         avoid = memory.avoid(slot.skill, rng)
-        prompt = self._fit(slot.skill, document, exemplars, avoid)
+        ideas = self._prompts.ideas(slot.skill, rng)
+        prompt = self._fit(slot.skill, document, exemplars, avoid, ideas)
         return Attempt(slot, number, document, exemplars, prompt)
 
     def _fit(
@@ -166,6 +169,7 @@ class Designer:
         document: Document | None,
         exemplars: list[Record],
         avoid: list[Record],
+        ideas: Sequence[str],
     ) -> list[int]:
         """Prompt ids that leave ``max_tokens`` of the context: the document gives way first."""
         settings = self._settings
@@ -177,7 +181,7 @@ class Designer:
             if document is not None:
                 text = self._renderer.decode(body[:words])
                 excerpt = dataclasses.replace(document, text=text)
-            messages = prompts.designer(
+            messages = self._prompts.designer(
                 settings.designer.prompts,
                 skill=skill,
                 difficulty=settings.designer.difficulty,
@@ -185,6 +189,7 @@ class Designer:
                 exemplars=exemplars,
                 avoid=avoid,
                 max_turns=settings.agent.max_turns,
+                ideas=ideas,
                 hint_words=settings.hints.words if settings.hints.author == "environment" else 0,
             )
             tokens = self._renderer.prompt(messages)
@@ -230,6 +235,7 @@ class Designer:
                 self._settings.validation,
                 [record.snippet for record in memory.records],
                 self._settings.agent.max_turns,
+                self._settings.setting,
             )
         except HostFault as fault:
             attempt.outcome, attempt.reason = "host_fault", str(fault)

@@ -39,6 +39,8 @@ def of_play(episodes: Sequence[Episode]) -> Values:
         * _share(scored, lambda episode: episode.status != "terminated"),
         "rollout/actor_turns_per_episode": statistics.fmean(len(e.turns) for e in scored),
     }
+    calls = sum((episode.calls for episode in scored), collections.Counter[str]())
+    values |= {f"calls/{outcome}": float(count) for outcome, count in sorted(calls.items())}
     groups = list(_returns_by(scored, lambda episode: episode.environment.sha).values())
     for skill, group in _returns_by(scored, lambda episode: slug(episode.environment)).items():
         values[f"actor/skill_{skill}/avg_reward"] = statistics.fmean(group)

@@ -16,6 +16,7 @@ from spade_jax.sampling.rendering import Renderer
 from spade_jax.selfplay import endpoint, prompts, schedule
 from spade_jax.selfplay.decoding import sampling_params
 from spade_jax.selfplay.exchange import Alone, Exchange, all_results, dealt
+from spade_jax.selfplay.setting import setting_of
 from spade_jax.selfplay.state import Environment
 
 CONSTANT = "HINT"
@@ -72,7 +73,7 @@ def _messages(
 ) -> list[prompts.Messages]:
     set_, words = settings.designer.prompts, settings.hints.words
     return [
-        prompts.hint(set_, skill=item.skill, source=item.source, words=words)
+        setting_of(settings).prompts.hint(set_, skill=item.skill, source=item.source, words=words)
         for item in environments
     ]
 

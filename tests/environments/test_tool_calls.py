@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from spade_jax.environments.calls import CANONICAL, Call, Malformed, parse_calls
 
-NASTY = ("</tool_call>", "<tool_call>", "{", "}}", '"', "\\", '\\"', "</think>x"[8:], "é", "🙂", "\n")
+NASTY = ("</tool_call>", "<tool_call>", "{", "}}", '"', "\\", '\\"', "é", "🙂", "\n")
 LETTERS = string.ascii_letters + string.digits + " .,;:{}[]\"'\\<>/=\n\té🙂"
 
 
@@ -60,10 +60,8 @@ def test_a_hundred_thousand_random_calls_come_back_exactly():
 
 
 def xml(call):
-    lines = "".join(
-        f"<parameter={key}>\n{value if isinstance(value, str) else json.dumps(value)}\n</parameter>\n"
-        for key, value in call.arguments.items()
-    )
+    texts = {k: v if isinstance(v, str) else json.dumps(v) for k, v in call.arguments.items()}
+    lines = "".join(f"<parameter={k}>\n{text}\n</parameter>\n" for k, text in texts.items())
     return f"<tool_call>\n<function={call.name}>\n{lines}</function>\n</tool_call>"
 
 

@@ -1,4 +1,4 @@
-"""Chat messages for the designer, the agent and the hint writer.
+"""Chat messages for the designer, the agent and the hint writer, in the setting ``games``.
 
 The texts are Jinja2 files in two sets: ``full`` for language models, ``small`` for the models of a
 few million parameters that a laptop trains, where every token of scaffolding costs. Messages are
@@ -9,6 +9,7 @@ import ast
 import functools
 import hashlib
 import pathlib
+import random
 import re
 import typing
 from collections.abc import Sequence
@@ -90,6 +91,11 @@ class Record(typing.Protocol):
     def regret(self) -> float | None: ...
 
 
+def ideas(skill: str, rng: random.Random) -> tuple[str, ...]:
+    """What a prompt without a document offers to start from: three of the skill's concepts."""
+    return tuple(rng.sample(IDEAS[skill], 3))
+
+
 def designer(
     set_: str,
     *,
@@ -129,11 +135,11 @@ def designer(
         "hint_words": hint_words,
     }
     if set_ == "small":
-        return [_message("user", "small/designer", values)]
-    values["example"] = _render("full/example.py", {})
+        return [message("user", "small/designer", values)]
+    values["example"] = render("full/example.py", {})
     return [
-        _message("system", "full/designer_system", {}),
-        _message("user", "full/designer", values),
+        message("system", "full/designer_system", {}),
+        message("user", "full/designer", values),
     ]
 
 
@@ -144,16 +150,16 @@ def agent(set_: str, *, observation: str, hint: str | None = None) -> Messages:
     """
     if hint is not None:
         observation = f"{observation}\n\nHINT: {hint}"
-    return [_message("user", f"{set_}/agent", {"observation": observation})]
+    return [message("user", f"{set_}/agent", {"observation": observation})]
 
 
 def hint(set_: str, *, skill: str, source: str, words: int) -> Messages:
     """Asks for a hint of fewer than ``words`` words on ``source``, shown without its solution."""
     values = {"skill": skill, "source": without_solution(source), "words": words}
-    user = _message("user", f"{set_}/hint", values)
+    user = message("user", f"{set_}/hint", values)
     if set_ == "small":
         return [user]
-    return [_message("system", "full/hint_system", {}), user]
+    return [message("system", "full/hint_system", {}), user]
 
 
 def without_solution(source: str) -> str:
@@ -179,11 +185,13 @@ def digest(set_: str) -> str:
 _FOLDER = pathlib.Path(__file__).parent
 
 
-def _message(role: str, template: str, values: dict[str, typing.Any]) -> dict[str, str]:
-    return {"role": role, "content": _render(template, values)}
+def message(role: str, template: str, values: dict[str, typing.Any]) -> dict[str, str]:
+    """A chat message; ``template`` is the path of a text in this folder, without ``.j2``."""
+    return {"role": role, "content": render(template, values)}
 
 
-def _render(template: str, values: dict[str, typing.Any]) -> str:
+def render(template: str, values: dict[str, typing.Any]) -> str:
+    """A text of this folder, filled in."""
     return _templates().get_template(template + ".j2").render(values)
 
 

@@ -1,5 +1,7 @@
 """An assistant's calendar: find a free hour, move a meeting, invite a colleague."""
 
+from typing import ClassVar
+
 from tool_env import ToolEnv
 
 DAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday")
@@ -11,7 +13,7 @@ PEOPLE = ("Ines", "Jonas", "Kaya", "Luka", "Mara")
 class CalendarDeskEnv(ToolEnv):
     """A crowded week. Each day has exactly one free hour, which only the day's list shows."""
 
-    schemas = {
+    schemas: ClassVar = {
         "book": {
             "type": "object",
             "properties": {
@@ -26,7 +28,7 @@ class CalendarDeskEnv(ToolEnv):
     def setup(self, rng):
         """Fills all hours of the week but one a day."""
         self.free = {day: rng.choice(HOURS) for day in DAYS}
-        self.state = {"meetings": {}, "invited": [], "reminders": {}, "next": 1}
+        self.state.update(meetings={}, invited=[], reminders={}, next=1)
         for day in DAYS:
             for hour in HOURS:
                 if hour != self.free[day]:

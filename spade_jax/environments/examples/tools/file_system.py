@@ -13,7 +13,7 @@ class FileSystemEnv(ToolEnv):
         """Names, contents and the file in question."""
         names = [f"{a}-{b}.txt" for a in WORDS for b in WORDS if a < b]
         names = rng.sample(names, 12)
-        self.state = {"files": {}}
+        self.state["files"] = {}
         codes = rng.sample(range(1000, 10000), 12)
         for place, name in enumerate(names):
             path = f"{FOLDERS[place // 2]}/{name}"

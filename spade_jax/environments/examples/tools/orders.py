@@ -15,23 +15,19 @@ class ShopDeskEnv(ToolEnv):
     def setup(self, rng):
         """Draws the shop's books."""
         numbers = rng.sample(range(1000, 10000), 12)
-        self.state = {
-            "orders": {
-                str(number): {
-                    "customer": NAMES[place % 6],
-                    "item": rng.choice(ITEMS),
-                    "placed": place,
-                    "price": rng.randint(5, 90),
-                    "status": "open" if place >= 6 else "delivered",
-                    "address": f"{rng.randint(1, 99)} {rng.choice(STREETS)}",
-                }
-                for place, number in enumerate(numbers)
-            },
-            "refunds": {},
-            "notes": [],
+        orders = {
+            str(number): {
+                "customer": NAMES[place % 6],
+                "item": rng.choice(ITEMS),
+                "price": rng.randint(5, 90),
+                "status": "open" if place >= 6 else "delivered",
+                "address": f"{rng.randint(1, 99)} {rng.choice(STREETS)}",
+            }
+            for place, number in enumerate(numbers)
         }
+        self.state.update(orders=orders, refunds={}, notes=[])
         self.customer = rng.choice(NAMES)
-        own = [n for n, order in self.state["orders"].items() if order["customer"] == self.customer]
+        own = [n for n, order in orders.items() if order["customer"] == self.customer]
         self.old, self.new = own
         self.address = f"{rng.randint(100, 199)} {rng.choice(STREETS)}"
 

@@ -1,0 +1,88 @@
+"""configs/tools.py: the published figures of the tool-use recipes."""
+
+import runpy
+from pathlib import Path
+
+import pytest
+
+from spade_jax import config
+
+TOOLS = runpy.run_path(str(Path(__file__).parents[1] / "configs" / "tools.py"))
+# arXiv 2608.19197 and its recipes, the same at every size.
+FIGURES = {
+    "setting": "tools",
+    "iterations": 400,
+    "schedule.k": 8,
+    "schedule.delay": 8,
+    "schedule.slots": 24,
+    "schedule.hinted_plays": 16,
+    "designer.attempts": 5,
+    "designer.temperature": 0.6,
+    "agent.temperature": 0.6,
+    "agent.max_turns": 25,
+    "agent.max_tokens": 8192,
+    "agent.max_episode_tokens": 32768,
+    "agent.mask_truncated": True,
+    "agent.mask_malformed": True,
+    "hints.max_tokens": 2048,
+    "hints.temperature": 0.3,
+    "rewards.kind": "blend",
+    "memory.capacity": 200,
+    "learner.learning_rate": 1e-6,
+    "learner.kl_coefficient": 0.005,
+    "learner.importance_cap": 2.0,
+}
+OLDER = {
+    "iterations": 500,
+    "schedule.k": 32,
+    "schedule.delay": 32,
+    "schedule.slots": 16,
+    "schedule.plain_plays": 16,
+    "schedule.hinted_plays": 4,
+    "rewards.kind": "regret",
+    "hints.max_tokens": 512,
+}
+
+
+def load(variant):
+    return config.from_config_dict(TOOLS["get_config"](variant))
+
+
+def figures(settings, names):
+    found = {}
+    for name in names:
+        found[name] = settings
+        for part in name.split("."):
+            found[name] = getattr(found[name], part)
+    return found
+
+
+@pytest.mark.parametrize("size", ["4b", "8b", "30b"])
+def test_every_published_figure_is_carried(size):
+    settings = load(size)
+    assert figures(settings, FIGURES) == FIGURES
+    skills = settings.schedule.active_skills or len(settings.schedule.skills)
+    assert (skills, settings.schedule.slots // skills) == (6, 4)
+    assert settings.schedule.skills == config.TOOL_SKILLS
+    assert settings.designer.max_tokens == (20000 if size == "8b" else 16384)
+    assert settings.model.thinking == (size == "8b")
+
+
+def test_published_is_the_older_recipe_for_4b_alone():
+    assert figures(load("4b,published"), OLDER) == OLDER
+    assert figures(load("30b,published"), ["schedule.k"]) == {"schedule.k": 8}
+    assert load("8b,published").validation.preset == "published"
+    assert load("") == load("4b")
+
+
+@pytest.mark.parametrize("variant", ["70b", "4b,8b", "4b,publish"])
+def test_mistakes_are_named(variant):
+    with pytest.raises(config.ConfigError, match="size"):
+        TOOLS["get_config"](variant)
+
+
+def test_skills_belong_to_their_setting():
+    values = config.default_config()
+    values.setting = "tools"
+    with pytest.raises(config.ConfigError, match="no skill of the setting 'tools'"):
+        config.from_config_dict(values)
