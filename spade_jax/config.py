@@ -225,8 +225,10 @@ class Sandbox:
 
 @dataclasses.dataclass(frozen=True)
 class Sampler:
-    kind: str = setting("native", "'native' (this process)")
-    deterministic: bool = setting(True, "admit requests in waves, so that runs are bit-equal")
+    kind: str = setting("native", "'native' (this process) or 'sglang' (servers elsewhere)")
+    deterministic: bool = setting(
+        True, "admit requests in waves, so that runs are bit-equal (native only)"
+    )
     slots: int = setting(32, "sequences decoded together")
     context: int = setting(32768, "tokens of one sequence, prompt included")
     cache_mb: int = setting(1024, "KV cache, MiB; it holds one sequence of context tokens at least")
@@ -237,6 +239,18 @@ class Sampler:
         "requests in flight when new weights come: 'finish' on the old ones, or 'continue' on the "
         "new ones, each token stamped with its version",
     )
+    urls: str = setting("", "base URLs of SGLang servers, comma-separated (http://HOST:PORT,...)")
+    router: str = setting(
+        "", "base URL of an SGLang router to generate through; weights go to urls all the same"
+    )
+    weights: str = setting(
+        "", "folder, of this run alone, in which servers find weights; '' = weights/ of the run"
+    )
+    weights_seen_as: str = setting("", "that folder as servers see it; '' = by the same path")
+    in_flight: int = setting(256, "requests at one server; further ones wait")
+    timeout: float = setting(900.0, "seconds of one request to a server, its queue included")
+    update_timeout: float = setting(600.0, "seconds for a server to load weights")
+    patience: float = setting(1800.0, "seconds without any server after which the run ends")
 
 
 @dataclasses.dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 import difflib
 import math
+import re
 from typing import Any
 
 from spade_jax.config_tree import ConfigError
@@ -43,7 +44,7 @@ CHOICES = {
         "trend_gain",
     ),
     "validation.preset": ("full", "published"),
-    "sampler.kind": ("native",),
+    "sampler.kind": ("native", "sglang"),
     "sampler.updates": ("finish", "continue"),
     "learner.moments_dtype": DTYPES,
     "learner.role_weighting": ("paper", "balanced"),
@@ -66,6 +67,7 @@ POSITIVE = (
     "sampler.cache_mb",
     "sampler.prefill_chunk",
     "sampler.decode_steps",
+    "sampler.in_flight",
     "mesh.data",
     "mesh.fsdp",
     "mesh.expert",
@@ -116,6 +118,9 @@ ABOVE_ZERO = (
     "designer.top_p",
     "agent.top_p",
     "hints.top_p",
+    "sampler.timeout",
+    "sampler.update_timeout",
+    "sampler.patience",
     "sandbox.open_timeout",
     "sandbox.step_timeout",
     "learner.clip_norm",
@@ -128,6 +133,7 @@ ABOVE_ZERO = (
 def check(config: Any) -> None:
     """Raises ConfigError for a value out of its range or settings that cannot work together."""
     _check_values(config)
+    _check_sampler(config.sampler)
     _check_hints(config)
     _check_schedule(config)
     _check_lengths(config)
@@ -159,6 +165,16 @@ def _check_values(config: Any) -> None:
     for name in ABOVE_ZERO:
         value = value_of(name)
         _require(0 < value < math.inf, name, f"must be above 0 and finite, got {value}")
+
+
+def _check_sampler(sampler: Any) -> None:
+    urls = [*filter(None, sampler.urls.split(",")), *filter(None, [sampler.router])]
+    for url in urls:
+        name = "sampler.router" if url == sampler.router else "sampler.urls"
+        good = re.fullmatch(r"https?://[^/\s,?#]+(/[^\s,?#]*)?", url.strip())
+        _require(bool(good), name, f"{url!r} is no base URL such as http://HOST:30000")
+    if sampler.kind == "sglang":
+        _require(bool(sampler.urls), "sampler.urls", "must be set for sampler.kind = 'sglang'")
 
 
 def _check_hints(config: Any) -> None:

@@ -15,7 +15,7 @@ import os
 import signal
 import sys
 import traceback
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -31,10 +31,12 @@ from spade_jax.learner.checkpoint import CheckpointError, Checkpoints
 from spade_jax.learner.step import Learner
 from spade_jax.models import sharding
 from spade_jax.models.config import ModelError
+from spade_jax.models.transformer import Transformer
 from spade_jax.progress import RunProgress
 from spade_jax.sampling.interface import Sampler
 from spade_jax.sampling.native.sampler import NativeSampler
 from spade_jax.sampling.rendering import Renderer, TemplateError
+from spade_jax.sampling.sglang import NoServer, SGLangSampler
 from spade_jax.sampling.waves import Waves
 from spade_jax.sandbox.faults import EnvironmentFault, HostFault
 from spade_jax.sandbox.host import EnvironmentHost
@@ -52,6 +54,14 @@ MAY_CHANGE = (
     "checkpoint.keep_every",
     "corpus.data_dir",
     "processes.deadline",
+    "sampler.in_flight",
+    "sampler.patience",
+    "sampler.router",
+    "sampler.timeout",
+    "sampler.update_timeout",
+    "sampler.urls",
+    "sampler.weights",
+    "sampler.weights_seen_as",
     "trackers.tensorboard",
     "trackers.wandb",
     "trackers.wandb_mode",
@@ -136,15 +146,14 @@ async def _train(
 
         async with EnvironmentHost(settings.sandbox) as host:
             console.print(str(host.report), highlight=False, markup=False)
-            native = NativeSampler(model, settings.sampler, settings.seed)
-            sampler: Sampler = Waves(native) if settings.sampler.deterministic else native
-            sampler.update(learner.params, state.iteration)
             with (
+                _sampling(model, tokenizer, settings, workdir) as (sampler, sampler_metrics),
                 RunProgress("iteration", settings.iterations, state.iteration, console) as bar,
                 Trackers(
                     settings.trackers if first else config.Trackers(), workdir, state.iteration
                 ) as trackers,
             ):
+                sampler.update(learner.params, state.iteration)
                 cycle = Cycle(
                     settings,
                     state,
@@ -158,6 +167,7 @@ async def _train(
                     exchange,
                 )
                 async for row in _iterations(cycle, learner, corpus, checkpoints):
+                    row |= sampler_metrics()
                     if records:
                         records.metrics(row)
                     trackers.log(row)
@@ -167,6 +177,27 @@ async def _train(
         rows = records.read_metrics()
         summary.show(rows, workdir, console)
         summary.check(rows, workdir)
+
+
+@contextlib.contextmanager
+def _sampling(
+    model: Transformer, tokenizer: Any, settings: config.Config, workdir: Path
+) -> Iterator[tuple[Sampler, Callable[[], dict[str, float]]]]:
+    """The sampler, and what it adds to each row of metrics."""
+    wanted, seed = settings.sampler, settings.seed
+    if wanted.kind == "sglang":
+        if jax.process_count() > 1:
+            raise config.ConfigError(
+                "config.sampler.kind: 'sglang' writes weights from one process; run one, or "
+                "sample with 'native'"
+            )
+        dtype = settings.model.compute_dtype
+        with SGLangSampler(model.config, tokenizer, wanted, dtype, seed, workdir) as remote:
+            yield remote, remote.metrics
+        return
+    native = NativeSampler(model, wanted, seed)
+    sampler: Sampler = Waves(native) if wanted.deterministic else native
+    yield sampler, dict
 
 
 def _restore(
@@ -307,6 +338,7 @@ def main(argv: list[str]) -> None:
         config.ConfigError,
         corpora.CorpusError,
         ModelError,
+        NoServer,
         TemplateError,
         InsufficientTierError,
         processes.ProcessFault,

@@ -3,6 +3,7 @@
     python tests/tiny_run.py WORKDIR [--signal SIGKILL --phase play --iteration 1 --delay 0.3]
     python tests/tiny_run.py WORKDIR --coordinator=HOST:PORT --process=0  # the first of two
     python tests/tiny_run.py WORKDIR --devices 8 --set mesh.fsdp=8 learner.rows=8
+    python tests/tiny_run.py WORKDIR --urls http://HOST:PORT,...    # sampled by SGLang servers
 
 Everything is real (sandbox, checks, sampler, learner, checkpoints) but what no model this small can
 do: the designer's programs are made up from the request's name, and a message that does not end is
@@ -33,6 +34,7 @@ from spade_jax.progress import RunProgress
 from spade_jax.sampling.interface import Completion
 from spade_jax.sampling.native.sampler import NativeSampler
 from spade_jax.sampling.rendering import Renderer
+from spade_jax.sampling.sglang import SGLangSampler
 
 sys.path.insert(0, str(Path(__file__).parent))
 import conftest
@@ -66,10 +68,10 @@ class ResidueEnv:
 ```'''
 
 
-def settings(changes: Sequence[str] = ()) -> config.Config:
+def settings(changes: Sequence[str] = (), urls: str = "") -> config.Config:
     """``changes`` are ``name=number``."""
     values = config.default_config()
-    values.iterations = 5
+    values.iterations = 3 if urls else 5
     values.model.architecture = {
         "model_type": "qwen3",
         "hidden_size": 16,
@@ -90,6 +92,8 @@ def settings(changes: Sequence[str] = ()) -> config.Config:
     values.hints.max_tokens = 8
     values.corpus.max_tokens = 32
     values.sampler.update(slots=16, context=4096, cache_mb=16, prefill_chunk=512, decode_steps=4)
+    if urls:
+        values.sampler.update(kind="sglang", urls=urls)
     values.learner.update(learning_rate=1e-2, row_length=4096, rows=1, remat=False)
     values.checkpoint.update(every=1, keep=2, keep_every=0)
     for name, value in (change.split("=") for change in changes):
@@ -97,8 +101,8 @@ def settings(changes: Sequence[str] = ()) -> config.Config:
     return config.from_config_dict(values)
 
 
-class HelpedSampler(NativeSampler):
-    """The native sampler, but that it writes programs and ends its messages."""
+class Helped:
+    """A sampler, but that it writes programs and ends its messages."""
 
     renderer: Renderer
 
@@ -125,6 +129,14 @@ class HelpedSampler(NativeSampler):
         )
         tokens = self.renderer.reply(text)
         return Completion(tokens, [-0.5] * len(tokens), "stop", 0)
+
+
+class HelpedNative(Helped, NativeSampler):
+    pass
+
+
+class HelpedSGLang(Helped, SGLangSampler):
+    pass
 
 
 class Moment:
@@ -160,6 +172,7 @@ def main():
     parser.add_argument("--process", type=int)
     parser.add_argument("--devices", type=int, default=1)
     parser.add_argument("--set", nargs="*", default=[])
+    parser.add_argument("--urls", default="")
     chosen = parser.parse_args()
     moment, workdir, changes = Moment(chosen), chosen.workdir, chosen.set
     jax.config.update("jax_num_cpu_devices", chosen.devices)
@@ -186,17 +199,17 @@ def main():
             moment.iteration = step
 
     tokenizer = conftest.make_byte_tokenizer()
-    HelpedSampler.renderer = Renderer(tokenizer)
+    Helped.renderer = Renderer(tokenizer)
 
     async def prepare(wanted, workdir, progress, mesh, exchange):
         return loading.load(wanted.model, wanted.seed, mesh)[0], tokenizer
 
     policy.prepare = prepare
-    train.NativeSampler = HelpedSampler
+    train.NativeSampler, train.SGLangSampler = HelpedNative, HelpedSGLang
     train.RunProgress = Progress
     train.Checkpoints = Saving
     try:
-        asyncio.run(train.train(settings(changes), workdir, Console(width=200)))
+        asyncio.run(train.train(settings(changes, chosen.urls), workdir, Console(width=200)))
     except Exception:
         traceback.print_exc()
         processes.end(1)
