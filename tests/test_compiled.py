@@ -1,0 +1,86 @@
+"""Budgets of the sizes in configs/games.py, held to what has been compiled: tests/compiled/*.json.
+
+The compiler needs minutes for each; ``python -m pytest -m slow tests/test_compiled.py`` runs it
+again and compares. Without it, the files must still be those of the configs, and the docs those of
+the files.
+"""
+
+import json
+import os
+import runpy
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from spade_jax import compile_table, config
+
+ROOT = Path(__file__).parents[1]
+GAMES = runpy.run_path(str(ROOT / "configs" / "games.py"))
+FILES = sorted((ROOT / "tests" / "compiled").glob("*.json"))
+
+
+def named(file):
+    """Variant and topology of ``30b-v5p-4x4x4.json``."""
+    size, chip, shape = file.stem.split("-")
+    return f"{size},{chip}:{shape}", f"{chip}:{shape}"
+
+
+@pytest.fixture(params=FILES, ids=lambda file: file.stem)
+def compiled(request):
+    return request.param, json.loads(request.param.read_text())
+
+
+def test_each_is_of_a_slice_that_the_config_names():
+    assert FILES
+    for file in FILES:
+        size, chip, shape = file.stem.split("-")
+        assert f"{chip}:{shape}" in GAMES["SLICES"][size]
+
+
+def test_they_are_of_the_configs_as_they_are(compiled):
+    file, values = compiled
+    variant, topology = named(file)
+    settings = config.from_config_dict(GAMES["get_config"](variant))
+    assert values["model"] == settings.model.source
+    assert values["topology"] == topology
+    assert values["mesh"] == config.to_dict(settings)["mesh"]
+    assert values["row_length"] == settings.learner.row_length
+    assert values["tokens_per_step"] == settings.learner.rows * settings.learner.row_length
+
+
+def test_budgets(compiled):
+    _, values = compiled
+    assert values["hbm_fraction"] <= 0.85
+    assert values["logits_share"] <= 0.25
+    assert 0 < values["estimated_mfu"] <= 0.75
+    for kinds in values["memory_bytes"].values():
+        assert kinds["outputs"] <= 0.01 * kinds["arguments"]
+
+
+def test_the_page_shows_them():
+    page = (ROOT / "docs" / "compile.md").read_text()
+    assert compile_table.markdown(compile_table.read([ROOT / "tests" / "compiled"])) in page
+
+
+@pytest.mark.slow
+def test_compiled_again_they_are_the_same(compiled, tmp_path):
+    """Collective bytes within 5 %, memory within 2 %."""
+    file, values = compiled
+    variant, topology = named(file)
+    done = subprocess.run(
+        [
+            *(sys.executable, "-m", "spade_jax.compile", f"--topology={topology}"),
+            *(f"--config={ROOT}/configs/games.py:{variant}", f"--json={tmp_path}/again.json"),
+        ],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr[-3000:]
+    assert "nvoluntary full rematerialization" not in done.stderr
+    again = json.loads((tmp_path / "again.json").read_text())
+    assert again["collective_bytes"] == pytest.approx(values["collective_bytes"], rel=0.05)
+    assert again["hbm_fraction"] == pytest.approx(values["hbm_fraction"], rel=0.02)
