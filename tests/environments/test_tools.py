@@ -134,8 +134,8 @@ REFUSED = {
     ),
     "criterion changes the state": (
         source(swap=[("high(state) == 2", 'state["log"].append(1)')]),
-        "resets",
-        None,
+        "schemas",
+        "a criterion changes the state",
     ),
     "schema disagrees": (
         source(swap=[("    def setup", '    schemas = {"assign": {"type": "object", "properties": '
@@ -161,10 +161,10 @@ REFUSED = {
         "defines no solution",
     ),
     "not the same twice": (source(setup=RANDOM_STATE), None, None),
-    "fails on odd values": (
+    "criterion raises later": (
         source(swap=[("owners(state) ==", "sorted(map(int, owners(state))) and owners(state) ==")]),
-        None,
-        None,
+        "solvable",
+        "ValueError",
     ),
     "one stage wins all": (
         source(
