@@ -15,6 +15,8 @@ import transformers
 from aiohttp import web
 
 torch.set_num_threads(1)  # the models are tiny; threads would only wait for each other
+LOADING = threading.Lock()
+"""While it loads, transformers changes global state: two loads at once give random weights."""
 
 
 class FakeSGLang:
@@ -148,12 +150,7 @@ class FakeSGLang:
         if "model_path" not in body:
             return _error(400, "model_path is missing")
         try:
-            model = await asyncio.to_thread(
-                transformers.AutoModelForCausalLM.from_pretrained,
-                body["model_path"],
-                dtype=torch.float32,
-                local_files_only=True,
-            )
+            model = await asyncio.to_thread(_load, body["model_path"])
         except (OSError, ValueError) as error:
             return _updated(False, f"Failed to get weights iterator: {error}")
         self._model = model.eval()
@@ -270,6 +267,13 @@ class FakeSGLang:
                 request.transport.abort()
             return response
         return web.json_response(reply)
+
+
+def _load(path):
+    with LOADING:
+        return transformers.AutoModelForCausalLM.from_pretrained(
+            path, dtype=torch.float32, local_files_only=True
+        )
 
 
 def _error(status, message):
