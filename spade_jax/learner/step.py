@@ -179,8 +179,10 @@ class Learner:
     def _place(self, batch: Batch) -> Batch:
         """``batch`` on the devices; of several processes, each puts what its devices hold."""
         layout = self._batch_sharding
-        if layout is None or isinstance(batch.token_bt, jax.Array):
-            return jax.device_put(batch)  # as it is, if it is there
+        if isinstance(batch.token_bt, jax.Array):
+            return batch  # it was placed for an earlier pass
+        if layout is None:
+            return jax.device_put(batch)
         return jax.tree.map(
             lambda x_bt: jax.make_array_from_callback(x_bt.shape, layout, x_bt.__getitem__), batch
         )

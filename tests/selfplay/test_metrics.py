@@ -10,11 +10,12 @@ from spade_jax.selfplay import manifest
 PAGE = Path(__file__).parents[2] / "docs" / "metrics.md"
 
 
-# What only the real learner writes, and what only placebos and many plays of a seed do.
+# What only the real learner, SGLang servers and tools write, and what only placebos, many plays of a
+# seed and weights that travel do.
 ELSEWHERE = {"importance", "logp_gap", "entropy", "loss", "grad_norm", "trained_tokens", "kl",
-             "ratio_clipped", "tokens"}  # fmt: skip
+             "ratio_clipped", "tokens", "sampler", "weights", "calls"}  # fmt: skip
 UNUSUAL = {"episodes/placebo", "returns/placebo", "regret/placebo", "regret/beside_placebo",
-           "returns/seed_share"}  # fmt: skip
+           "returns/seed_share", "time/weights_write", "time/weights_load"}  # fmt: skip
 
 
 def documented():
