@@ -10,8 +10,8 @@ from spade_jax.selfplay import manifest
 PAGE = Path(__file__).parents[2] / "docs" / "metrics.md"
 
 
-# What only the real learner, SGLang servers and tools write, and what only placebos, many plays of a
-# seed and weights that travel do.
+# What only the real learner, SGLang servers and tools write, and what only placebos, many plays of
+# a seed and weights that travel do.
 ELSEWHERE = {"importance", "logp_gap", "entropy", "loss", "grad_norm", "trained_tokens", "kl",
              "ratio_clipped", "tokens", "sampler", "weights", "calls"}  # fmt: skip
 UNUSUAL = {"episodes/placebo", "returns/placebo", "regret/placebo", "regret/beside_placebo",
