@@ -23,7 +23,7 @@ ABILITIES = (1.0, 1.0, 1.0, 0.9, 0.7)
 PLAYS_PER_GAME = 4
 MOST_SHOWN = 2
 """Exemplars, and environments to avoid, in one request: a skill has five families."""
-HINTED = 0.5
+HINTED = 0.65
 """Share of plays with the hint."""
 
 
@@ -108,7 +108,7 @@ def designer_example(
     ]
     avoid = [
         _remembered(create(families.pop(), documents, rng), rng.choice([0.0, 0.05, 0.95, 1.0]), rng)
-        for _ in range(rng.randint(0, min(memory.avoid, MOST_SHOWN)) if shown else 0)
+        for _ in range(rng.randint(0, min(memory.avoid, MOST_SHOWN)))
     ]
     messages = prompts.designer(
         settings.designer.prompts,

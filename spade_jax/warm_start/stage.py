@@ -40,7 +40,7 @@ CHECKPOINT_EVERY = 50
 """Updates between checkpoints of the stage."""
 
 
-PLAY_WEIGHT = 2.0
+PLAY_WEIGHT = 3.0
 """Weight of a played token beside a written one."""
 SHORTEST_ROW = 63
 """Longest lesson for which rows of 64 tokens are made."""
