@@ -107,19 +107,21 @@ class Theme:
 
 
 class ReactionPlayer:
-    """Reacts as usual until that is wrong, or as the hint says; sometimes as to another case."""
+    """Guesses the rule until a verdict tells it, or follows the hint; sometimes errs in the case.
+
+    A guess is a coin toss, so that a game without room for a wrong one is won half of the time.
+    """
 
     def __init__(self, theme: Theme, skill: float, rng: random.Random, hint: str | None):
         self.theme, self.skill, self.rng = theme, skill, rng
-        self.contrary = hint == HINTS["contrary"]
+        self.contrary = rng.random() < 0.5 if hint is None else hint == HINTS["contrary"]
         self.sure = hint is not None
         self.told = True
 
     def act(self, observation: str) -> str:
         verdict, _, rest = observation.partition(", ")
         if verdict in ("right", "wrong") and not self.sure and self.told:
-            # Common sense was followed, so the verdict says whether it holds here.
-            self.contrary = verdict == "wrong"
+            self.contrary ^= verdict == "wrong"
             self.sure = True
         case = (rest or verdict).rpartition(", ")[2]
         self.told = self.rng.random() < self.skill
