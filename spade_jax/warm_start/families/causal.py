@@ -8,7 +8,6 @@ FAMILIES = [
     Theme(
         "Effect",
         SKILL,
-        "trail",
         [
             ("fire", "smoke"),
             ("frost", "ice"),
@@ -21,7 +20,6 @@ FAMILIES = [
     Theme(
         "Cause",
         SKILL,
-        "streak",
         [
             ("lamp dark", "switch"),
             ("house dark", "mains"),
@@ -34,7 +32,6 @@ FAMILIES = [
     Theme(
         "Remedy",
         SKILL,
-        "lives",
         [
             ("fever", "rest"),
             ("stiffness", "run"),
@@ -47,7 +44,6 @@ FAMILIES = [
     Theme(
         "Valve",
         SKILL,
-        "trail",
         [
             ("pressure rising", "open"),
             ("pressure falling", "close"),
@@ -60,7 +56,6 @@ FAMILIES = [
     Theme(
         "Lever",
         SKILL,
-        "streak",
         [
             ("red lamp", "pull"),
             ("blue lamp", "push"),

@@ -8,7 +8,6 @@ FAMILIES = [
     Theme(
         "Guard",
         SKILL,
-        "trail",
         [
             ("knight says left", "left"),
             ("knave says left", "right"),
@@ -21,7 +20,6 @@ FAMILIES = [
     Theme(
         "Negate",
         SKILL,
-        "streak",
         [
             ("not hot", "cold"),
             ("not cold", "hot"),
@@ -34,7 +32,6 @@ FAMILIES = [
     Theme(
         "Witness",
         SKILL,
-        "lives",
         [
             ("Ann saw it", "Ann"),
             ("Bob saw it", "Bob"),
@@ -47,7 +44,6 @@ FAMILIES = [
     Theme(
         "Infer",
         SKILL,
-        "trail",
         [
             ("rain means mud: rain", "mud"),
             ("drought means dust: drought", "dust"),
@@ -60,7 +56,6 @@ FAMILIES = [
     Theme(
         "Order",
         SKILL,
-        "streak",
         [
             ("elder of Max and Ned", "Max"),
             ("younger of Max and Ned", "Ned"),

@@ -8,7 +8,6 @@ FAMILIES = [
     Theme(
         "Balance",
         SKILL,
-        "trail",
         [
             ("sum too low", "plus"),
             ("sum too high", "minus"),
@@ -21,7 +20,6 @@ FAMILIES = [
     Theme(
         "Neighbour",
         SKILL,
-        "streak",
         [
             ("beside 3", "4"),
             ("beside 5", "6"),
@@ -34,7 +32,6 @@ FAMILIES = [
     Theme(
         "Scale",
         SKILL,
-        "lives",
         [
             ("scale 2", "4"),
             ("scale 4", "8"),
@@ -47,7 +44,6 @@ FAMILIES = [
     Theme(
         "Compare",
         SKILL,
-        "trail",
         [
             ("9 or 2", "9"),
             ("4 or 7", "7"),
@@ -60,7 +56,6 @@ FAMILIES = [
     Theme(
         "Parity",
         SKILL,
-        "streak",
         [
             ("12 and 7", "12"),
             ("9 and 14", "14"),

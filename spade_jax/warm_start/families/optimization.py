@@ -8,7 +8,6 @@ FAMILIES = [
     Theme(
         "Trader",
         SKILL,
-        "trail",
         [
             ("price low", "buy"),
             ("price high", "sell"),
@@ -21,7 +20,6 @@ FAMILIES = [
     Theme(
         "Packer",
         SKILL,
-        "streak",
         [
             ("light and dear", "take"),
             ("heavy and cheap", "leave"),
@@ -34,7 +32,6 @@ FAMILIES = [
     Theme(
         "Engine",
         SKILL,
-        "lives",
         [
             ("fuel short", "coast"),
             ("fuel plenty", "race"),
@@ -47,7 +44,6 @@ FAMILIES = [
     Theme(
         "Garden",
         SKILL,
-        "trail",
         [
             ("soil dry", "water"),
             ("soil wet", "drain"),
@@ -60,7 +56,6 @@ FAMILIES = [
     Theme(
         "Queue",
         SKILL,
-        "streak",
         [
             ("short job", "first"),
             ("long job", "last"),

@@ -8,7 +8,6 @@ FAMILIES = [
     Theme(
         "Letters",
         SKILL,
-        "trail",
         [
             ("a b c", "d"),
             ("d e f", "g"),
@@ -21,7 +20,6 @@ FAMILIES = [
     Theme(
         "Steps",
         SKILL,
-        "streak",
         [
             ("2 4 6", "8"),
             ("1 3 5", "7"),
@@ -34,7 +32,6 @@ FAMILIES = [
     Theme(
         "Rhythm",
         SKILL,
-        "lives",
         [
             ("loud soft loud", "hush"),
             ("soft loud soft", "boom"),
@@ -47,7 +44,6 @@ FAMILIES = [
     Theme(
         "Lights",
         SKILL,
-        "trail",
         [
             ("red then amber", "green"),
             ("green then amber", "red"),
@@ -60,7 +56,6 @@ FAMILIES = [
     Theme(
         "Echo",
         SKILL,
-        "streak",
         [
             ("up up down up up", "sink"),
             ("down down up down down", "rise"),

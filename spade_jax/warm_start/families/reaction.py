@@ -2,7 +2,8 @@
 
 What is right is common sense, or, in games whose rule is *contrary*, its negation. No observation
 says which; playing shows it, and the hint tells. Situations and reactions are data
-(:class:`Theme`); how a game is won is the theme's :data:`MECHANICS`.
+(:class:`Theme`); how a game is won is one of :data:`MECHANICS`, drawn apart from the theme, because
+a designer combines what it was taught.
 """
 
 import dataclasses
@@ -32,25 +33,25 @@ class Mechanics:
     slack: Sequence[int] = (0, 1)
 
 
-MECHANICS = {
+MECHANICS = (
     # A step forward or a step back.
-    "trail": Mechanics(
+    Mechanics(
         wrong="self.score = max(0, self.score - 1)",
         progress="{self.score} of {self.goal} done",
     ),
     # Only an unbroken series counts.
-    "streak": Mechanics(
+    Mechanics(
         wrong="self.score = 0",
         progress="{self.score} in a row",
     ),
     # Nothing is lost but lives.
-    "lives": Mechanics(
+    Mechanics(
         wrong="self.lives -= 1",
         progress="{self.lives} lives",
         lost="self.lives == 0",
         slack=(1,),
     ),
-}
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -59,12 +60,11 @@ class Theme:
 
     name: str
     skill: str
-    mechanics: str
     situations: Sequence[tuple[str, str]]
 
     def create(self, rng: random.Random, noun: str) -> Game:
         """A game with some of the situations, in which common sense holds or its negation."""
-        mechanics = MECHANICS[self.mechanics]
+        mechanics = rng.choice(MECHANICS)
         goal, rule = rng.choice([2, 2, 3]), rng.choice(RULES)
         kept = rng.sample(range(len(self.situations)), rng.randint(5, len(self.situations)))
         shown = [self.situations[index] for index in sorted(kept)]

@@ -8,7 +8,6 @@ FAMILIES = [
     Theme(
         "Compass",
         SKILL,
-        "trail",
         [
             ("turn right from north", "east"),
             ("turn left from north", "west"),
@@ -21,7 +20,6 @@ FAMILIES = [
     Theme(
         "Mirror",
         SKILL,
-        "streak",
         [
             ("mirror of b", "d"),
             ("mirror of d", "b"),
@@ -34,7 +32,6 @@ FAMILIES = [
     Theme(
         "Shelf",
         SKILL,
-        "lives",
         [
             ("above the cup", "plate"),
             ("below the cup", "spoon"),
@@ -47,7 +44,6 @@ FAMILIES = [
     Theme(
         "Tunnel",
         SKILL,
-        "trail",
         [
             ("bends left", "port"),
             ("bends right", "starboard"),
@@ -60,7 +56,6 @@ FAMILIES = [
     Theme(
         "Fold",
         SKILL,
-        "streak",
         [
             ("fold top", "bottom"),
             ("fold bottom", "top"),
