@@ -11,7 +11,7 @@ import pathlib
 import sys
 from typing import Any
 
-from absl import app, flags
+from absl import app, flags, logging
 from flax import nnx
 
 from spade_jax import config, policy
@@ -75,6 +75,7 @@ def of_run(workdir: pathlib.Path, step: int | None) -> tuple[ModelConfig, nnx.St
 
 def main(argv: list[str]) -> None:
     del argv
+    logging.set_verbosity(logging.WARNING)
     try:
         model_config, params, tokenizer = of_run(pathlib.Path(_WORKDIR.value), _STEP.value)
         folder = export(_OUT.value, model_config, params, tokenizer, _DTYPE.value)

@@ -325,6 +325,8 @@ def _write_weights(
             values[tensor.name] = tensor.to_stored(value.astype(dtype or value.dtype))
             file_of[tensor.name] = name
         safetensors.numpy.save_file(values, folder / name, metadata={"format": "pt"})
+        # Made for its owner alone; the servers that read it may be somebody else.
+        (folder / name).chmod(0o644)
     if len(shards) > 1:
         _write_json(folder / INDEX, {"metadata": {"total_size": total}, "weight_map": file_of})
 

@@ -57,6 +57,7 @@ def test_transformers_reads_a_sharded_export(kind, tmp_path):
     files = sorted(tmp_path.glob("m/*.safetensors"))
     assert len(files) > 2
     assert all(file.stat().st_size < 45_000 for file in files)
+    assert all(file.stat().st_mode & 0o777 == 0o644 for file in files)
     theirs, info = transformers.AutoModelForCausalLM.from_pretrained(
         tmp_path / "m", dtype=torch.float32, output_loading_info=True
     )
