@@ -2,15 +2,18 @@
 
 import asyncio
 import contextlib
+import functools
 import logging
 import threading
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
+from typing import TypeVar
 
 import ray
 
 from spade_jax.sandbox.faults import NoHost
 
 CONNECT_SECONDS = 90.0
+T = TypeVar("T")
 
 
 @contextlib.asynccontextmanager
@@ -26,9 +29,10 @@ async def connected(address: str) -> AsyncIterator[None]:
     if ray.is_initialized():
         yield
         return
+    connect = functools.partial(ray.init, address, log_to_driver=False, logging_level=logging.ERROR)
     try:
-        async with asyncio.timeout(CONNECT_SECONDS):
-            await _connect(address)
+        # Also because in the main thread Ray would take SIGTERM for itself.
+        await asyncio.wait_for(in_thread(connect), CONNECT_SECONDS)
     except ModuleNotFoundError:
         raise
     except Exception as error:
@@ -45,28 +49,25 @@ async def connected(address: str) -> AsyncIterator[None]:
         ray.shutdown()
 
 
-def _connect(address: str) -> asyncio.Future[None]:
-    """Connects in a thread of its own: Ray may block for long, and in the main thread it would take
-    SIGTERM for itself."""
+def in_thread(function: Callable[[], T]) -> asyncio.Future[T]:
+    """Result of a call that may block for ever, as Ray's do when a cluster is gone.
+
+    Not ``asyncio.to_thread``, whose threads the end of a program waits for.
+    """
     loop = asyncio.get_running_loop()
-    connecting: asyncio.Future[None] = loop.create_future()
+    result: asyncio.Future[T] = loop.create_future()
 
-    def settle(error: Exception | None) -> None:
-        if connecting.done():
-            return
-        if error is None:
-            connecting.set_result(None)
-        else:
-            connecting.set_exception(error)
+    def settle(take: Callable[[], None]) -> None:
+        if not result.done():
+            take()
 
-    def connect() -> None:
-        outcome = None
+    def run() -> None:
         try:
-            ray.init(address, log_to_driver=False, logging_level=logging.ERROR)
+            take = functools.partial(result.set_result, function())
         except Exception as error:
-            outcome = error
-        with contextlib.suppress(RuntimeError):  # nobody waits any more
-            loop.call_soon_threadsafe(settle, outcome)
+            take = functools.partial(result.set_exception, error)
+        with contextlib.suppress(RuntimeError):  # the loop has ended
+            loop.call_soon_threadsafe(settle, take)
 
-    threading.Thread(target=connect, daemon=True).start()
-    return connecting
+    threading.Thread(target=run, daemon=True).start()
+    return result

@@ -8,6 +8,7 @@ what its workers send. Calls and answers travel as JSON text. Ray is an extra
 import asyncio
 import contextlib
 import dataclasses
+import functools
 import hashlib
 import json
 import logging
@@ -20,6 +21,7 @@ import ray
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from spade_jax.sandbox import limits
+from spade_jax.sandbox.cluster import in_thread
 from spade_jax.sandbox.faults import EnvironmentFault, HostFault, NoHost
 from spade_jax.sandbox.host import LOADING_PER_CORE, EnvironmentHost
 from spade_jax.sandbox.replies import StepResult
@@ -32,6 +34,7 @@ log = logging.getLogger(__name__)
 START_SECONDS = 120.0
 STOP_SECONDS = 20.0
 REFRESH_SECONDS = 5.0
+LOOK_SECONDS = 60.0
 AGAIN_SECONDS = 60.0  # until a node that could not start a host is asked again
 ANSWER_SECONDS = 120.0  # for a node to answer, beside what the host itself gives the environment
 MOST_LOSSES = 3  # nodes that one episode may lose: it may be what kills them
@@ -182,7 +185,7 @@ class EnvironmentFleet:
     async def refresh(self) -> None:
         """Takes nodes that have joined; forgets those that have left."""
         async with self._looking:
-            found = await asyncio.to_thread(ray.nodes)
+            found = await asyncio.wait_for(in_thread(ray.nodes), LOOK_SECONDS)
             usable = {
                 node["NodeID"]: node
                 for node in found
@@ -232,7 +235,7 @@ class EnvironmentFleet:
         self._wake()
 
     async def _end(self, node: _Node) -> None:
-        with contextlib.suppress(ray.exceptions.RayError, ConnectionError, TimeoutError):
+        with contextlib.suppress(Exception):  # whatever Ray raises: it is gone
             await asyncio.wait_for(node.actor.stop.remote(), STOP_SECONDS)
         await _kill(node.actor)
 
@@ -452,15 +455,17 @@ class EnvironmentFleet:
         except TimeoutError as error:
             self._lose(node, f"no answer to {method} within {seconds:g} s")
             raise _NodeLostError from error
-        except (ray.exceptions.RayError, ConnectionError) as error:
+        except (
+            Exception
+        ) as error:  # Ray Client raises all kinds, and some that are Exception itself
             self._lose(node, error)
             raise _NodeLostError from error
 
 
 async def _kill(actor: Any) -> None:
     """Ends an actor and, with it, the zygote and all its children; nothing if it is gone."""
-    with contextlib.suppress(ray.exceptions.RayError, ConnectionError):
-        await asyncio.to_thread(ray.kill, actor)
+    with contextlib.suppress(Exception):  # whatever Ray raises: it is gone
+        await asyncio.wait_for(in_thread(functools.partial(ray.kill, actor)), STOP_SECONDS)
 
 
 def _digest(outcome: Outcome) -> bytes:
