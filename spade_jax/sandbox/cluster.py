@@ -29,6 +29,29 @@ async def connected(address: str) -> AsyncIterator[None]:
     if ray.is_initialized():
         yield
         return
+    await _connect(address)
+    try:
+        yield
+    finally:
+        ray.shutdown()
+
+
+async def reconnect(address: str) -> bool:
+    """Connects again if Ray Client has given up its connection, which it does after half a minute
+    without the head; whether it had.
+
+    Raises:
+      NoHost, ModuleNotFoundError: as :func:`connected`.
+      TimeoutError: the cluster does not answer.
+    """
+    if await asyncio.wait_for(in_thread(ray.is_initialized), CONNECT_SECONDS):
+        return False
+    ray.shutdown()
+    await _connect(address)
+    return True
+
+
+async def _connect(address: str) -> None:
     connect = functools.partial(ray.init, address, log_to_driver=False, logging_level=logging.ERROR)
     try:
         # Also because in the main thread Ray would take SIGTERM for itself.
@@ -43,10 +66,6 @@ async def connected(address: str) -> AsyncIterator[None]:
             "belongs to; from outside it is ray://HEAD:10001, and both need the same versions of "
             "Ray and Python"
         ) from error
-    try:
-        yield
-    finally:
-        ray.shutdown()
 
 
 def in_thread(function: Callable[[], T]) -> asyncio.Future[T]:

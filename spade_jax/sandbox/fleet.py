@@ -21,9 +21,10 @@ import ray
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from spade_jax.sandbox import limits
-from spade_jax.sandbox.cluster import in_thread
+from spade_jax.sandbox.actor import HostActor, Outcome
+from spade_jax.sandbox.cluster import in_thread, reconnect
 from spade_jax.sandbox.faults import EnvironmentFault, HostFault, NoHost
-from spade_jax.sandbox.host import LOADING_PER_CORE, EnvironmentHost
+from spade_jax.sandbox.host import LOADING_PER_CORE
 from spade_jax.sandbox.replies import StepResult
 
 if typing.TYPE_CHECKING:
@@ -40,40 +41,6 @@ ANSWER_SECONDS = 120.0  # for a node to answer, beside what the host itself give
 MOST_LOSSES = 3  # nodes that one episode may lose: it may be what kills them
 ACTOR_CALLS = 10000  # under way in one actor at once
 GIVEN_UP = ("environment", "timeout", "the caller gave up on a call", "")
-
-Outcome = Sequence[Any]
-"""('value', result), ('environment', kind, reason, output) or ('host', reason)."""
-
-
-class HostActor:
-    """One :class:`EnvironmentHost`. Faults travel as values: Ray would wrap exceptions."""
-
-    def __init__(self, settings: "config.Sandbox"):
-        self._host = EnvironmentHost(settings)
-
-    async def start(self) -> tuple[dict[str, str], str]:
-        """Starts the zygote: what its self-test found, or else why it cannot run here."""
-        try:
-            await self._host.__aenter__()
-        except (HostFault, limits.InsufficientTierError) as error:
-            return {}, str(error)
-        return dict(self._host.report.layers), ""
-
-    async def ask(self, request: str) -> str:
-        """The outcome of a call, both as JSON."""
-        method, *arguments = json.loads(request)
-        outcome: Outcome
-        try:
-            outcome = "value", await getattr(self._host, method)(*arguments)
-        except EnvironmentFault as fault:
-            outcome = "environment", fault.kind, fault.reason, fault.output
-        except HostFault as fault:
-            outcome = "host", str(fault)
-        return json.dumps(outcome, default=dataclasses.astuple)
-
-    async def stop(self) -> None:
-        """Ends all processes of the host."""
-        await self._host.aclose()
 
 
 @dataclasses.dataclass(eq=False)
@@ -202,29 +169,39 @@ class EnvironmentFleet:
             await asyncio.gather(*(self._start(usable[id]) for id in sorted(new)))
 
     async def _keep_watching(self) -> None:
+        told = False
         while True:
             await asyncio.sleep(REFRESH_SECONDS)
             try:
+                if self._settings.fleet and await reconnect(self._settings.fleet):
+                    for node in list(self._nodes.values()):
+                        self._lose(node, "the connection to the cluster was lost")
                 await self.refresh()
+                told = False
             except Exception as error:  # whatever Ray raises: the next look may find it again
-                log.warning("the Ray cluster does not answer: %s", error)
+                if not told:
+                    log.warning("the Ray cluster does not answer: %s", error)
+                told = True
 
     async def _start(self, facts: Mapping[str, Any]) -> None:
         id, cores = facts["NodeID"], facts["Resources"]["CPU"]
         place = f"{facts['NodeManagerAddress']} ({id[:8]}, {cores:g} cores)"
-        kind = ray.remote(HostActor).options(
-            num_cpus=0,
-            max_restarts=0,
-            max_concurrency=ACTOR_CALLS,
-            scheduling_strategy=NodeAffinitySchedulingStrategy(id, soft=False),
+        actor: Any = (
+            ray.remote(HostActor)
+            .options(
+                num_cpus=0,
+                max_restarts=0,
+                max_concurrency=ACTOR_CALLS,
+                scheduling_strategy=NodeAffinitySchedulingStrategy(id, soft=False),
+            )
+            .remote(self._settings)
         )
-        actor: Any = kind.remote(self._settings)
         try:
             layers, reason = await asyncio.wait_for(actor.start.remote(), START_SECONDS)
         except TimeoutError:
             layers, reason = {}, f"its host did not start within {START_SECONDS:g} s"
-        except ray.exceptions.RayError as error:
-            layers, reason = {}, str(error)
+        except Exception as error:  # Ray Client raises all kinds
+            layers, reason = {}, str(error) or type(error).__name__
         if reason:
             log.warning("node %s is left out: %s", place, reason)
             self._left_out[id] = place, reason, time.monotonic()
@@ -455,9 +432,7 @@ class EnvironmentFleet:
         except TimeoutError as error:
             self._lose(node, f"no answer to {method} within {seconds:g} s")
             raise _NodeLostError from error
-        except (
-            Exception
-        ) as error:  # Ray Client raises all kinds, and some that are Exception itself
+        except Exception as error:  # Ray Client raises all kinds
             self._lose(node, error)
             raise _NodeLostError from error
 
