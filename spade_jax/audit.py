@@ -28,8 +28,9 @@ from spade_jax import config
 from spade_jax.data import rows
 from spade_jax.environments import checks, similarity, validation
 from spade_jax.progress import RunProgress
-from spade_jax.sandbox.faults import EnvironmentFault, HostFault
-from spade_jax.sandbox.host import EnvironmentHost
+from spade_jax.sandbox import placement
+from spade_jax.sandbox.faults import EnvironmentFault, HostFault, NoHost
+from spade_jax.sandbox.interface import Host
 from spade_jax.sandbox.limits import InsufficientTierError
 
 TOOLS_BASE = "ToolUseBaseEnv"
@@ -93,7 +94,7 @@ def read_pool(source: str) -> list[Program]:
     return programs
 
 
-async def presolved(host: EnvironmentHost, source: str, settings: config.Validation) -> bool:
+async def presolved(host: Host, source: str, settings: config.Validation) -> bool:
     """Whether on some seed the first message, an empty one, wins."""
     try:
         handle = await host.open(source, config.Agent().max_turns)
@@ -124,7 +125,7 @@ async def examine(
     free = asyncio.Semaphore(jobs)
     doubles = similarity.duplicates([item.source for item in programs], settings.similarity)
 
-    async def one(host: EnvironmentHost, program: Program, double: int | None) -> Any:
+    async def one(host: Host, program: Program, double: int | None) -> Any:
         async with free:
             try:
                 report = await validation.validate(host, program.source, settings)
@@ -137,7 +138,7 @@ async def examine(
         found["presolved"] = "failed" if won else "passed"
         return found | {"duplicate": "passed" if double is None else "failed"}
 
-    async with EnvironmentHost(sandbox) as host:
+    async with placement.environment_host(sandbox) as host:
         progress.phase("audit", len(programs))
         tasks = [one(host, *pair) for pair in zip(programs, doubles, strict=True)]
         return await asyncio.gather(*tasks)
@@ -180,7 +181,7 @@ def audit(chosen: argparse.Namespace, console: Console) -> None:
     if chosen.limit and chosen.limit < len(games):
         programs = random.Random(chosen.seed).sample(games, chosen.limit)
     console.print(f"{len(pool)} programs, {len(pool) - len(games)} of them for tools (left out)")
-    sandbox = config.Sandbox(minimum_tier=chosen.minimum_tier)
+    sandbox = config.Sandbox(minimum_tier=chosen.minimum_tier, fleet=chosen.fleet)
     with RunProgress("audit", 1, console=console) as progress:
         examined = asyncio.run(
             examine(programs, config.Validation(), sandbox, chosen.jobs, progress)
@@ -207,10 +208,11 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=16, help="programs examined at once")
     parser.add_argument("--json", type=Path, help="write rates and every outcome to this file")
     parser.add_argument("--minimum_tier", type=int, default=config.Sandbox().minimum_tier)
+    parser.add_argument("--fleet", default="", help="as config.sandbox.fleet; '' = this machine")
     console = Console()
     try:
         audit(parser.parse_args(), console)
-    except (rows.SourceError, InsufficientTierError) as error:
+    except (rows.SourceError, config.ConfigError, InsufficientTierError, NoHost) as error:
         console.print(f"{type(error).__name__}: {error}", markup=False, soft_wrap=True)
         sys.exit(1)
 

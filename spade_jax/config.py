@@ -213,13 +213,24 @@ class Sandbox:
     open_timeout: float = setting(5.0, "wall seconds to load and construct an environment")
     step_timeout: float = setting(5.0, "wall seconds for reset, step or any other call")
     message_bytes: int = setting(65536, "largest message in either direction")
-    instances: int = setting(1024, "instances open at once; further opens wait")
+    instances: int = setting(
+        1024, "instances open at once, of a fleet on each node; further opens wait"
+    )
     output_bytes: int = setting(4096, "what is kept of all that one instance prints, bytes")
     folder_mb: int = setting(
         0, "private folder of an instance opened with one, MiB of memory; 0 = none can be had"
     )
     own_namespaces: bool = setting(
         False, "give each instance namespaces of its own, not only the host (slower to open)"
+    )
+    fleet: str = setting(
+        "",
+        "Ray cluster whose nodes run environments instead of this machine: 'auto' (the one this "
+        "machine belongs to), HOST:PORT of its head, or ray://HOST:PORT from outside; needs the "
+        "extra 'ray'",
+    )
+    patience: float = setting(
+        1800.0, "seconds without any node of the fleet after which the run ends"
     )
 
 

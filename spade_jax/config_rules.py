@@ -123,6 +123,7 @@ ABOVE_ZERO = (
     "sampler.patience",
     "sandbox.open_timeout",
     "sandbox.step_timeout",
+    "sandbox.patience",
     "learner.clip_norm",
     "learner.importance_cap",
     "warm_start.learning_rate",
@@ -134,6 +135,7 @@ def check(config: Any) -> None:
     """Raises ConfigError for a value out of its range or settings that cannot work together."""
     _check_values(config)
     _check_sampler(config.sampler)
+    _check_fleet(config.sandbox.fleet)
     _check_hints(config)
     _check_schedule(config)
     _check_lengths(config)
@@ -175,6 +177,12 @@ def _check_sampler(sampler: Any) -> None:
         _require(bool(good), name, f"{url!r} is no base URL such as http://HOST:30000")
     if sampler.kind == "sglang":
         _require(bool(sampler.urls), "sampler.urls", "must be set for sampler.kind = 'sglang'")
+
+
+def _check_fleet(fleet: str) -> None:
+    good = fleet in ("", "auto") or re.fullmatch(r"(ray://)?[^\s/:]+:\d{1,5}", fleet)
+    reason = f"{fleet!r} is neither 'auto' nor HOST:PORT nor ray://HOST:PORT"
+    _require(bool(good), "sandbox.fleet", reason)
 
 
 def _check_hints(config: Any) -> None:

@@ -38,8 +38,8 @@ from spade_jax.sampling.native.sampler import NativeSampler
 from spade_jax.sampling.rendering import Renderer, TemplateError
 from spade_jax.sampling.sglang import NoServer, SGLangSampler
 from spade_jax.sampling.waves import Waves
-from spade_jax.sandbox.faults import EnvironmentFault, HostFault
-from spade_jax.sandbox.host import EnvironmentHost
+from spade_jax.sandbox import placement
+from spade_jax.sandbox.faults import EnvironmentFault, HostFault, NoHost
 from spade_jax.sandbox.limits import InsufficientTierError
 from spade_jax.selfplay.batch import ROLES
 from spade_jax.selfplay.cycle import Cycle
@@ -62,6 +62,8 @@ MAY_CHANGE = (
     "sampler.urls",
     "sampler.weights",
     "sampler.weights_seen_as",
+    "sandbox.fleet",
+    "sandbox.patience",
     "trackers.tensorboard",
     "trackers.wandb",
     "trackers.wandb_mode",
@@ -144,7 +146,7 @@ async def _train(
         assert task is not None
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
 
-        async with EnvironmentHost(settings.sandbox) as host:
+        async with placement.environment_host(settings.sandbox) as host:
             console.print(str(host.report), highlight=False, markup=False)
             with (
                 _sampling(model, tokenizer, settings, workdir) as (sampler, sampler_metrics),
@@ -338,6 +340,7 @@ def main(argv: list[str]) -> None:
         config.ConfigError,
         corpora.CorpusError,
         ModelError,
+        NoHost,
         NoServer,
         TemplateError,
         InsufficientTierError,

@@ -17,7 +17,7 @@ from spade_jax.environments import players
 from spade_jax.environments.parsing import boxed, syntax_error
 from spade_jax.environments.similarity import similarity
 from spade_jax.sandbox.faults import EnvironmentFault
-from spade_jax.sandbox.host import EnvironmentHost, StepResult
+from spade_jax.sandbox.interface import Host, StepResult
 
 NOT_ENVIRONMENTS = ("Env", "ToolEnv", "ToolUseBaseEnv")
 TURN_MARGIN = 2  # turns beyond max_turns in which an episode may still end
@@ -62,7 +62,7 @@ class Unproven(Exception):
 class Trial:
     """An environment under validation and what the checks so far have learnt of it."""
 
-    host: EnvironmentHost
+    host: Host
     source: str
     settings: config.Validation
     max_turns: int
@@ -195,7 +195,7 @@ async def deterministic(trial: Trial) -> Measurements:
     return {"seeds": len(plans)}
 
 
-async def _record(host: EnvironmentHost, handle: int, seed: int, plan: Sequence[str]) -> Any:
+async def _record(host: Host, handle: int, seed: int, plan: Sequence[str]) -> Any:
     played = await host.play(handle, seed, plan)
     await host.reset(handle, seed)
     try:

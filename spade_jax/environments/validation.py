@@ -9,8 +9,8 @@ from spade_jax import config
 from spade_jax.environments import checks, tool_checks
 from spade_jax.environments.similarity import similarity
 from spade_jax.sandbox.faults import EnvironmentFault
-from spade_jax.sandbox.host import EnvironmentHost
 from spade_jax.sandbox.instance import HARMLESS
+from spade_jax.sandbox.interface import Host
 
 __all__ = ["CHECKS", "HINT", "NAMES", "Check", "Report", "modes", "similarity", "validate"]
 
@@ -106,7 +106,7 @@ def modes(settings: config.Validation) -> dict[str, Mode]:
 
 
 async def validate(
-    host: EnvironmentHost,
+    host: Host,
     source: str,
     settings: config.Validation,
     others: Sequence[str] = (),

@@ -1,4 +1,4 @@
-"""The two ways in which playing an environment can fail, told apart by who pays."""
+"""The ways in which playing an environment can fail, told apart by who pays."""
 
 
 class EnvironmentFault(Exception):
@@ -20,3 +20,7 @@ class HostFault(Exception):
 
     The episode is dropped and counted, never scored.
     """
+
+
+class NoHost(Exception):
+    """There is nowhere left to run environments, and nothing that a run could do but end."""

@@ -33,15 +33,9 @@ OTHER_DESCRIPTORS = 256  # what the rest of the process may need beside two an i
 
 
 class EnvironmentHost:
-    """Runs model-written environments in confined processes.
+    """A :class:`~spade_jax.sandbox.interface.Host` on this machine.
 
-    Use as an asynchronous context manager: leaving it kills and reaps every process. Calls on
-    different instances run at once; calls on one instance must follow each other.
-
-    Every method raises:
-      EnvironmentFault: the environment misbehaved. After kind 'raised' or 'missing' the instance
-        still answers; after any other it repeats the fault.
-      HostFault: the sandbox itself failed.
+    Use as an asynchronous context manager: leaving it kills and reaps every process.
     """
 
     def __init__(self, settings: "config.Sandbox"):
@@ -80,15 +74,7 @@ class EnvironmentHost:
         return self._zygote.report
 
     async def open(self, source: str, max_turns: int | None = None, folder: bool = False) -> int:
-        """Loads the source in a process of its own and constructs its environment.
-
-        Waits while ``settings.instances`` are open. With ``max_turns`` the environment's own limit
-        is lowered to it, and the host truncates the episode there by its own count. With ``folder``
-        it works in an empty folder of its own of ``settings.folder_mb``, gone with the process.
-
-        Returns:
-          the handle that the other methods take; release it with :meth:`close`.
-        """
+        """See :meth:`Host.open`."""
         await self._room.acquire()
         try:
             async with self._loading:
@@ -105,13 +91,13 @@ class EnvironmentHost:
         return instance.handle
 
     async def reset(self, handle: int, seed: int) -> str:
-        """Starts an episode; the first observation."""
+        """See :meth:`Host.reset`."""
         instance = self._instance(handle)
         instance.turns = 0
         return await instance.ask(["reset", seed], replies.text)
 
     async def step(self, handle: int, action: str) -> StepResult:
-        """Plays one action; a longer one is cut at ``ACTION_CHARACTERS``."""
+        """See :meth:`Host.step`."""
         instance = self._instance(handle)
         result = await instance.ask(["step", self._action(action)], replies.step_result)
         return self._count_turn(instance, result)
@@ -119,55 +105,40 @@ class EnvironmentHost:
     async def play(
         self, handle: int, seed: int, actions: Sequence[str]
     ) -> tuple[str, list[StepResult]]:
-        """A reset and as many of ``actions`` as the episode lasts, in one message.
-
-        For validation: the host adds no truncation of its own. An episode whose observations do
-        not fit a message is cut where they end to fit.
-
-        Returns:
-          the first observation, and the result of each action played.
-        """
+        """See :meth:`Host.play`."""
         actions = [self._action(action) for action in actions]
         request = ["play", seed, actions, self._settings.message_bytes // 2]
         return await self._instance(handle).ask(request, replies.episode(len(actions)))
 
     async def solution(self, handle: int) -> list[str]:
-        """Actions that win after the last reset, by the environment's own account.
-
-        Raises:
-          EnvironmentFault: kind 'missing' where the environment offers no such list.
-        """
+        """See :meth:`Host.solution`."""
         return await self._instance(handle).ask(["solution"], replies.texts)
 
     async def tools(self, handle: int) -> list[dict[str, Any]]:
-        """Tool descriptions; empty for an environment without tools."""
+        """See :meth:`Host.tools`."""
         return await self._instance(handle).ask(["tools"], replies.mappings)
 
     async def call(self, handle: int, name: str, arguments: Mapping[str, Any]) -> Any:
-        """Runs a tool; whatever JSON value it answers."""
+        """See :meth:`Host.call`."""
         request = ["call", name, dict(arguments)]
         return await self._instance(handle).ask(request, replies.anything)
 
     async def calls(self, handle: int, calls: Sequence[tuple[str, Mapping[str, Any]]]) -> list[Any]:
-        """Runs tools one after the other, in one message; their answers, as of :meth:`call`.
-
-        For validation. Calls whose answers would not fit a message are not made: the list is then
-        shorter, but never empty.
-        """
+        """See :meth:`Host.calls`."""
         made = [[name, dict(arguments)] for name, arguments in calls]
         request = ["calls", made, self._settings.message_bytes // 2]
         return await self._instance(handle).ask(request, replies.sequence(len(made)))
 
     async def examine(self, handle: int) -> dict[str, Any]:
-        """What the validator may know of a tool environment (``ToolEnv.examine``)."""
+        """See :meth:`Host.examine`."""
         return await self._instance(handle).ask(["examine"], replies.mapping)
 
     async def output(self, handle: int) -> str:
-        """What the environment has printed, to standard output and error; the beginning is kept."""
+        """See :meth:`Host.output`."""
         return self._instance(handle).output()
 
     async def close(self, handle: int) -> None:
-        """Kills and reaps the instance's process. A handle closed before is ignored."""
+        """See :meth:`Host.close`."""
         instance = self._instances.get(handle)
         if instance is not None and not instance.closing:
             instance.closing = True

@@ -267,6 +267,7 @@ def main(descriptor: int, settings: str) -> None:
     assert prelude.LOADED
     control = socket.socket(fileno=descriptor)
     uid_base = limits.private_uid_base(instances)
+    limits.end_first_without_memory()
     limits.die_with_parent()
     memory = pages.private()
     layers, namespaces = enclose(own_namespaces, caps.folder)

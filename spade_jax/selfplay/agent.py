@@ -11,7 +11,7 @@ from spade_jax.environments import parsing
 from spade_jax.sampling.interface import Request, Sampler
 from spade_jax.sampling.rendering import Renderer
 from spade_jax.sandbox.faults import EnvironmentFault, HostFault
-from spade_jax.sandbox.host import EnvironmentHost
+from spade_jax.sandbox.interface import Host
 from spade_jax.selfplay import prompts, rewards
 from spade_jax.selfplay.decoding import sampling_params
 from spade_jax.selfplay.ledger import Arm
@@ -100,7 +100,7 @@ class Agent:
     def __init__(
         self,
         sampler: Sampler,
-        host: EnvironmentHost,
+        host: Host,
         renderer: Renderer,
         settings: config.Agent,
         prompt_set: str,

@@ -18,7 +18,7 @@ from spade_jax.data.corpus import Document
 from spade_jax.learner.packing import Trajectory
 from spade_jax.sampling.interface import Sampler
 from spade_jax.sampling.rendering import Renderer
-from spade_jax.sandbox.host import EnvironmentHost
+from spade_jax.sandbox.interface import Host
 from spade_jax.selfplay import batch, diagnostics, metrics, payment, schedule
 from spade_jax.selfplay.agent import Episode
 from spade_jax.selfplay.designer import Designer, Slot, invalid, solutions
@@ -56,7 +56,7 @@ class Cycle:
         state: State,
         learner: Learner,
         sampler: Sampler,
-        host: EnvironmentHost,
+        host: Host,
         renderer: Renderer,
         corpus: Iterator[Document] | None,
         records: Recorder,

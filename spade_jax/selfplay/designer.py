@@ -15,7 +15,7 @@ from spade_jax.environments import parsing, validation
 from spade_jax.sampling.interface import Completion, Request, Sampler
 from spade_jax.sampling.rendering import Renderer
 from spade_jax.sandbox.faults import HostFault
-from spade_jax.sandbox.host import EnvironmentHost
+from spade_jax.sandbox.interface import Host
 from spade_jax.selfplay import schedule
 from spade_jax.selfplay.decoding import sampling_params
 from spade_jax.selfplay.exchange import Alone, Exchange, dealt
@@ -68,7 +68,7 @@ class Designer:
     def __init__(
         self,
         sampler: Sampler,
-        host: EnvironmentHost,
+        host: Host,
         renderer: Renderer,
         settings: config.Config,
         exchange: Exchange | None = None,

@@ -7,7 +7,7 @@ from spade_jax.environments.calls import Call, Malformed
 from spade_jax.environments.tools import Answer, Toolbox
 from spade_jax.sampling.interface import Sampler
 from spade_jax.sampling.rendering import Renderer, TemplateError
-from spade_jax.sandbox.host import EnvironmentHost
+from spade_jax.sandbox.interface import Host
 from spade_jax.selfplay.agent import Agent, Conversation, Episode, Turn
 from spade_jax.selfplay.prompts import tools as prompts
 
@@ -27,7 +27,7 @@ class ToolAgent(Agent):
     def __init__(
         self,
         sampler: Sampler,
-        host: EnvironmentHost,
+        host: Host,
         renderer: Renderer,
         settings: config.Agent,
         prompt_set: str,

@@ -12,7 +12,7 @@ from typing import Literal
 from spade_jax import config
 from spade_jax.data import corpus
 from spade_jax.sampling.rendering import Renderer
-from spade_jax.sandbox.host import EnvironmentHost
+from spade_jax.sandbox.interface import Host
 from spade_jax.selfplay import prompts
 from spade_jax.warm_start.families import FAMILIES, Family, Game
 
@@ -55,7 +55,7 @@ class Tokens:
 
 
 async def build(
-    settings: config.Config, documents: Sequence[corpus.Document], host: EnvironmentHost
+    settings: config.Config, documents: Sequence[corpus.Document], host: Host
 ) -> list[Example]:
     """The whole teaching set, the same for the same settings and documents."""
     warm = settings.warm_start
@@ -136,9 +136,7 @@ def hint_example(
     return _example("hint", messages, game.hint)
 
 
-async def play_examples(
-    prompt_set: str, game: Game, host: EnvironmentHost, seed: int
-) -> list[Example]:
+async def play_examples(prompt_set: str, game: Game, host: Host, seed: int) -> list[Example]:
     """Episodes of scripted players of mixed ability in both arms."""
     rng = random.Random(seed)
     handle = await host.open(game.source)
@@ -149,7 +147,7 @@ async def play_examples(
 
 
 async def _play(
-    prompt_set: str, game: Game, host: EnvironmentHost, handle: int, rng: random.Random
+    prompt_set: str, game: Game, host: Host, handle: int, rng: random.Random
 ) -> Example:
     hint = game.hint if rng.random() < HINTED else None
     player = game.player(rng.choice(ABILITIES), random.Random(rng.getrandbits(32)), hint)

@@ -29,7 +29,7 @@ from spade_jax.learner.packing import Trajectory
 from spade_jax.learner.step import Learner
 from spade_jax.models import huggingface, loading, transformer
 from spade_jax.sampling.rendering import Renderer
-from spade_jax.sandbox.host import EnvironmentHost
+from spade_jax.sandbox import placement
 from spade_jax.selfplay import prompts
 from spade_jax.warm_start import examples as examples_
 from spade_jax.warm_start import tokenizer as tokenizer_
@@ -205,7 +205,7 @@ def _teach_into(
 
 async def _examples(settings: config.Config) -> list[examples_.Example]:
     documents = corpus.load(settings.corpus.source or "pydoc", settings.seed).documents
-    async with EnvironmentHost(settings.sandbox) as host:
+    async with placement.environment_host(settings.sandbox) as host:
         return await examples_.build(settings, documents, host)
 
 

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import os
+import pathlib
 import select
 import signal
 import time
@@ -486,6 +487,17 @@ def test_a_machine_out_of_processes_is_a_host_fault(sandboxed):
         with pytest.raises(HostFault, match="no process could be made: Resource temporarily"):
             await opening
         await check_healthy(host)
+
+    sandboxed(body)
+
+
+def test_without_memory_the_kernel_ends_processes_of_the_sandbox_first(sandboxed):
+    async def body(host):
+        before = descendants()
+        await host.open(HEALTHY)
+        assert descendants() > before
+        for pid in descendants():
+            assert pathlib.Path(f"/proc/{pid}/oom_score_adj").read_text().strip() == "1000"
 
     sandboxed(body)
 

@@ -48,7 +48,7 @@ def test_refusals_come_with_reason_and_remedy(cloud):
     assert "tpu_launch/gke/create.sh" in refused.stderr
 
 
-def test_the_slice_is_told_of_every_sglang_host(cloud):
+def test_the_slice_is_told_of_every_sglang_host_and_of_the_fleet(cloud):
     cloud.answer(RUNNING)
     shown = cloud.run("gke/run.sh", "--dry-run", **ALL_ROLES).stdout
     [arguments] = re.findall(r"args: (\[\"--dist.*)", shown)
@@ -56,7 +56,20 @@ def test_the_slice_is_told_of_every_sglang_host(cloud):
     assert json.loads(arguments)[3:] == [
         "--config.sampler.kind=sglang",
         f"--config.sampler.urls={hosts}",
+        "--config.sandbox.fleet=ray://sandbox-head-svc.spade-sandbox:10001",
     ]
+
+
+def test_the_run_begins_when_the_sandbox_hosts_are_ready(cloud):
+    cloud.answer(RUNNING)
+    assert cloud.run("gke/run.sh", SANDBOX_HOSTS="3").returncode == 0
+    hosts, ready, trainer = cloud.changes()
+    assert " apply " in hosts
+    assert "--namespace=spade-sandbox wait raycluster/sandbox" in ready
+    assert " apply " in trainer
+    cloud.answer(RUNNING, {"match": " wait ", "error": "error: timed out", "code": 1})
+    assert cloud.run("gke/run.sh", SANDBOX_HOSTS="3").returncode == 1
+    assert len(cloud.changes()) == 2
 
 
 def test_keys_are_made_once_and_shown_never(cloud):

@@ -10,6 +10,7 @@ if ((SGLANG_HOSTS > 0)); then
   urls=$(printf ',http://sglang-%s.sglang.spade:30000' $(seq 0 $((SGLANG_HOSTS - 1))))
   flags+=(--config.sampler.kind=sglang --config.sampler.urls="${urls#,}")
 fi
+((SANDBOX_HOSTS == 0)) || flags+=(--config.sandbox.fleet=ray://sandbox-head-svc.spade-sandbox:10001)
 train_arguments=$(python3 -c 'import json, sys; print(json.dumps(sys.argv[1:]))' \
   --distributed --config="$CONFIG" --workdir="/mnt/spade/runs/$RUN" "${flags[@]}")
 
@@ -25,7 +26,10 @@ if ((SGLANG_HOSTS > 0)); then
   fi
   apply "$manifests/sglang.yaml"
 fi
-((SANDBOX_HOSTS == 0)) || apply "$manifests/sandbox.yaml"
+if ((SANDBOX_HOSTS > 0)); then
+  apply "$manifests/sandbox.yaml"
+  kube --namespace=spade-sandbox wait raycluster/sandbox --for=jsonpath='{.status.state}'=ready --timeout=30m
+fi
 
 state=$(ask "" kubectl --context="$context" --namespace=spade get jobset "$NAME" --ignore-not-found \
   --output=jsonpath='{.metadata.name} {.status.terminalState}')
