@@ -79,7 +79,8 @@ class Checkpoints:
         """
         self.wait()
         place = self.directory / str(step)
-        if step not in self._manager.all_steps(read=True):
+        self._manager.reload()  # what lies on the disk, not what was seen there before
+        if step not in self._manager.all_steps():
             steps = ", ".join(map(str, sorted(self._manager.all_steps()))) or "none"
             raise CheckpointError(
                 f"{place}: no complete checkpoint of step {step}; complete steps here: {steps}. "
