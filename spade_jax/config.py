@@ -190,6 +190,17 @@ class Corpus:
 
 
 @dataclasses.dataclass(frozen=True)
+class Pool:
+    source: str = setting(
+        "",
+        "environments to play instead of writing any: 'laptop' (comes with the package), a folder "
+        "of Python files, the path of .jsonl, .parquet or .array_record files, 'tfds:NAME' or "
+        "'hf:OWNER/NAME'; '' = the designer writes",
+    )
+    balanced: bool = setting(False, "draw every skill of the pool equally often")
+
+
+@dataclasses.dataclass(frozen=True)
 class Validation:
     preset: str = setting(
         "full",
@@ -348,6 +359,7 @@ class Config:
     rewards: Rewards = dataclasses.field(default_factory=Rewards)
     memory: Memory = dataclasses.field(default_factory=Memory)
     corpus: Corpus = dataclasses.field(default_factory=Corpus)
+    pool: Pool = dataclasses.field(default_factory=Pool)
     validation: Validation = dataclasses.field(default_factory=Validation)
     sandbox: Sandbox = dataclasses.field(default_factory=Sandbox)
     sampler: Sampler = dataclasses.field(default_factory=Sampler)
