@@ -192,10 +192,7 @@ class Records:
             file.write(json.dumps(row) + "\n")
 
     def read_metrics(self) -> list[dict[str, Any]]:
-        path = self.workdir / "metrics.jsonl"
-        if not path.exists():
-            return []
-        return [json.loads(line) for line in path.read_text().splitlines() if line.endswith("}")]
+        return read_metrics(self.workdir)
 
     def drop_from(self, iteration: int) -> None:
         """Removes the rows of iterations that a resumed run is about to repeat."""
@@ -210,6 +207,14 @@ class Records:
         folder = self.workdir.joinpath(*parts)
         folder.mkdir(parents=True, exist_ok=True)
         return folder
+
+
+def read_metrics(workdir: Path) -> list[dict[str, Any]]:
+    """Rows of the metrics of the run in ``workdir``; none where it has written none yet."""
+    path = workdir / "metrics.jsonl"
+    if not path.exists():
+        return []
+    return [json.loads(line) for line in path.read_text().splitlines() if line.endswith("}")]
 
 
 def _checks(attempt: Attempt) -> list[dict[str, Any]]:
