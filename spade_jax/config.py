@@ -180,7 +180,7 @@ class Corpus:
     source: str = setting(
         "pydoc",
         "'pydoc' (topics of Python's own documentation), the path of .jsonl, .parquet or "
-        ".array_record files, 'tfds:NAME' or 'tfds:NAME@SPLIT', or '' = no corpus",
+        ".array_record files, 'tfds:NAME' or 'tfds:NAME@SPLIT', 'hf:OWNER/NAME', or '' = no corpus",
     )
     data_dir: str = setting("", "where TFDS keeps its data sets; '' = its own default")
     fields: tuple[str, ...] = setting(
