@@ -107,11 +107,12 @@ def told(bad_rows: Sequence[BadRow], shown: int = 5) -> str:
 
 
 def _files(folder: Path) -> Iterator[Program | BadRow]:
-    for path in sorted(folder.rglob("*.py")):
+    for path in sorted(path for path in folder.rglob("*.py") if path.is_file()):
         name = str(path.relative_to(folder))
         try:
             facts = _beside(path)
-            yield _program(name, path.read_text("utf-8"), facts.get("skill"), facts.get("sha"))
+            source = path.read_bytes().decode()
+            yield _program(name, source, facts.get("skill"), facts.get("sha"))
         except UnicodeDecodeError:
             yield BadRow(name, "not UTF-8")
         except rows.RowError as error:
@@ -147,10 +148,14 @@ def _rows(table: rows.Rows) -> Iterator[Program | BadRow]:
 
 
 def _program(name: str, source: str, skill: Any, sha: Any) -> Program:
-    """Raises RowError where the source does not have the checksum ``sha``, if there is one."""
+    """Raises RowError where the source is no text or, if one is recorded, not that of ``sha``."""
     program = Program(name, source, _skill(name, skill))
-    if isinstance(sha, str) and sha and sha.lower() != program.sha:
-        raise rows.RowError(f"its SHA-256 is {program.sha[:12]}…, not {sha[:12]}… as recorded")
+    try:
+        found = program.sha
+    except UnicodeEncodeError as error:
+        raise rows.RowError("its program has half a surrogate pair") from error
+    if isinstance(sha, str) and sha and sha.lower() != found:
+        raise rows.RowError(f"its SHA-256 is {found[:12]}…, not {sha[:12]}… as recorded")
     return program
 
 

@@ -47,12 +47,12 @@ def test_a_data_set_is_checked_against_its_checksums(tmp_path):
     pool = pools.read(str(tmp_path / "pool.parquet"))
     check(pool, "pool.parquet")
     lines = [json.dumps(row) + "\n" for row in published_rows()]
-    (tmp_path / "pool.jsonl").write_text("".join(lines) + "{no json\n")
+    (tmp_path / "pool.jsonl").write_text("".join(lines) + '{no json\n{"code": "\\ud800"}\n')
     other = pools.read(str(tmp_path / "pool.jsonl"))
-    assert other.bad_rows[-1].name == "pool.jsonl:7"
-    check(pools.Pool(other.programs, other.bad_rows[:-1]), "pool.jsonl")
+    assert [row.name for row in other.bad_rows[-2:]] == ["pool.jsonl:7", "pool.jsonl:8"]
+    check(pools.Pool(other.programs, other.bad_rows[:-2]), "pool.jsonl")
     assert other.digest == pool.digest
-    assert pools.told(other.bad_rows, shown=1).startswith("3 bad rows: pool.jsonl:4 game_0.py (its")
+    assert pools.told(other.bad_rows, shown=1).startswith("4 bad rows: pool.jsonl:4 game_0.py (its")
 
 
 def test_a_program_twice_is_a_bad_row(tmp_path):
