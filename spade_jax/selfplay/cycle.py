@@ -3,8 +3,8 @@
 Every k iterations the designer writes a new environment set and a hint for each environment (or,
 in a baseline, the set comes from elsewhere: supply.py); in every iteration the agent plays the set;
 the designer is paid ``delay`` iterations after it wrote; one optimizer step follows. See
-docs/method.md. Several processes deal out slots, hints and
-episodes; everything else all of them do alike.
+docs/method.md. Several processes deal out slots, hints and episodes; everything else all of them do
+alike.
 """
 
 import asyncio
