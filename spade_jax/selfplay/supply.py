@@ -7,7 +7,7 @@ from spade_jax import config
 from spade_jax.data.corpus import Document
 from spade_jax.sampling.interface import Sampler
 from spade_jax.sampling.rendering import Renderer
-from spade_jax.sandbox.host import EnvironmentHost
+from spade_jax.sandbox.interface import Host
 from spade_jax.selfplay import metrics, payment, schedule
 from spade_jax.selfplay.designer import Designer, Slot, invalid, solutions
 from spade_jax.selfplay.exchange import Exchange
@@ -37,7 +37,7 @@ class Written:
         self,
         settings: config.Config,
         sampler: Sampler,
-        host: EnvironmentHost,
+        host: Host,
         renderer: Renderer,
         corpus: Iterator[Document] | None,
         records: Recorder,
