@@ -3,10 +3,11 @@
     python -m spade_jax.audit runs/first/environments
     python -m spade_jax.audit 'pool/*.parquet' --limit=500 --json=audit.json
 
-POOL is a folder of Python files, or a data set (``.jsonl``, ``.parquet``, ``.array_record``,
-``tfds:NAME``) whose rows have the program in ``code``, as the published pools have. Every program
-goes through the checks of ``spade_jax/environments/validation.py`` in the sandbox. Programs for
-tools are counted and left out: the checks are for games.
+POOL is what :func:`spade_jax.environments.pools.read` takes: a folder of Python files, or a data
+set whose rows have the program in ``code``, as the published pools have. Every program goes through
+the checks of ``spade_jax/environments/validation.py`` in the sandbox. Rows that hold no program, or
+not the one of their checksum, are counted and named. Programs for tools are counted and left out:
+the checks are for games.
 """
 
 import argparse
@@ -26,7 +27,7 @@ from rich.table import Table
 
 from spade_jax import config
 from spade_jax.data import rows
-from spade_jax.environments import checks, similarity, validation
+from spade_jax.environments import checks, pools, similarity, validation
 from spade_jax.progress import RunProgress
 from spade_jax.sandbox import placement
 from spade_jax.sandbox.faults import EnvironmentFault, HostFault, NoHost
@@ -47,14 +48,6 @@ does not win. ``duplicate``: of one that stands earlier in the pool."""
 
 
 @dataclasses.dataclass(frozen=True)
-class Program:
-    """One environment of a pool."""
-
-    name: str
-    source: str
-
-
-@dataclasses.dataclass(frozen=True)
 class Rate:
     """``failed`` of ``asked`` environments; ``unproven`` others offered no way to tell.
 
@@ -68,30 +61,6 @@ class Rate:
     unproven: int
     low: float
     high: float
-
-
-def read_pool(source: str) -> list[Program]:
-    """The programs of a pool.
-
-    Raises:
-      rows.SourceError: there is no such pool, or no program in it.
-    """
-    if Path(source).is_dir():
-        files = sorted(Path(source).rglob("*.py"))
-        programs = [
-            Program(str(file.relative_to(source)), file.read_text("utf-8", "replace"))
-            for file in files
-        ]
-    else:
-        table = rows.open_rows(source)
-        programs = [
-            Program(table.name(index), code)
-            for index in range(len(table))
-            if isinstance(code := table[index].get("code"), str)
-        ]
-    if not programs:
-        raise rows.SourceError(f"{source!r}: no .py file, and no row with a string in 'code'")
-    return programs
 
 
 async def presolved(host: Host, source: str, settings: config.Validation) -> bool:
@@ -112,7 +81,7 @@ async def presolved(host: Host, source: str, settings: config.Validation) -> boo
 
 
 async def examine(
-    programs: Sequence[Program],
+    programs: Sequence[pools.Program],
     settings: config.Validation,
     sandbox: config.Sandbox,
     jobs: int,
@@ -125,7 +94,7 @@ async def examine(
     free = asyncio.Semaphore(jobs)
     doubles = similarity.duplicates([item.source for item in programs], settings.similarity)
 
-    async def one(host: Host, program: Program, double: int | None) -> Any:
+    async def one(host: Host, program: pools.Program, double: int | None) -> Any:
         async with free:
             try:
                 report = await validation.validate(host, program.source, settings)
@@ -175,12 +144,15 @@ def show(found: Sequence[Rate], console: Console) -> None:
 
 
 def audit(chosen: argparse.Namespace, console: Console) -> None:
-    pool = read_pool(chosen.pool)
-    games = [program for program in pool if TOOLS_BASE not in program.source]
+    pool = pools.read(chosen.pool)
+    games = [program for program in pool.programs if TOOLS_BASE not in program.source]
     programs = games
     if chosen.limit and chosen.limit < len(games):
         programs = random.Random(chosen.seed).sample(games, chosen.limit)
-    console.print(f"{len(pool)} programs, {len(pool) - len(games)} of them for tools (left out)")
+    tools = len(pool.programs) - len(games)
+    console.print(f"{len(pool.programs)} programs, {tools} of them for tools (left out)")
+    if pool.bad_rows:
+        console.print(pools.told(pool.bad_rows), markup=False, highlight=False)
     sandbox = config.Sandbox(minimum_tier=chosen.minimum_tier, fleet=chosen.fleet)
     with RunProgress("audit", 1, console=console) as progress:
         examined = asyncio.run(

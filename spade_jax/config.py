@@ -180,13 +180,24 @@ class Corpus:
     source: str = setting(
         "pydoc",
         "'pydoc' (topics of Python's own documentation), the path of .jsonl, .parquet or "
-        ".array_record files, 'tfds:NAME' or 'tfds:NAME@SPLIT', or '' = no corpus",
+        ".array_record files, 'tfds:NAME' or 'tfds:NAME@SPLIT', 'hf:OWNER/NAME', or '' = no corpus",
     )
     data_dir: str = setting("", "where TFDS keeps its data sets; '' = its own default")
     fields: tuple[str, ...] = setting(
         ("orig_doc", "text"), "fields that may hold a row's text; 'a+b' = both together"
     )
     max_tokens: int = setting(8192, "tokens of a document in a prompt; the rest is cut")
+
+
+@dataclasses.dataclass(frozen=True)
+class Pool:
+    source: str = setting(
+        "",
+        "environments to play instead of writing any: 'laptop' (comes with the package), a folder "
+        "of Python files, the path of .jsonl, .parquet or .array_record files, 'tfds:NAME' or "
+        "'hf:OWNER/NAME'; '' = the designer writes",
+    )
+    balanced: bool = setting(False, "draw every skill of the pool equally often")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -348,6 +359,7 @@ class Config:
     rewards: Rewards = dataclasses.field(default_factory=Rewards)
     memory: Memory = dataclasses.field(default_factory=Memory)
     corpus: Corpus = dataclasses.field(default_factory=Corpus)
+    pool: Pool = dataclasses.field(default_factory=Pool)
     validation: Validation = dataclasses.field(default_factory=Validation)
     sandbox: Sandbox = dataclasses.field(default_factory=Sandbox)
     sampler: Sampler = dataclasses.field(default_factory=Sampler)

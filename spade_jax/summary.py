@@ -63,11 +63,14 @@ def show(rows: Sequence[Mapping[str, Any]], workdir: Path, console: Console) -> 
         for name, count in row.items():
             if name.startswith("refused/"):
                 refused[name.removeprefix("refused/")] += count
-    table.add_row("environments asked for", str(_total(designed, "designer/slots")))
-    table.add_row("programs written", str(_total(designed, "designer/attempts")))
-    table.add_row("accepted", str(_total(designed, "designer/accepted")))
-    reasons = ", ".join(f"{reason} {count}" for reason, count in refused.most_common())
-    table.add_row("refused", f"{refused.total()}" + (f" ({reasons})" if reasons else ""))
+    if designed:
+        table.add_row("environments asked for", str(_total(designed, "designer/slots")))
+        table.add_row("programs written", str(_total(designed, "designer/attempts")))
+        table.add_row("accepted", str(_total(designed, "designer/accepted")))
+        reasons = ", ".join(f"{reason} {count}" for reason, count in refused.most_common())
+        table.add_row("refused", f"{refused.total()}" + (f" ({reasons})" if reasons else ""))
+    if passes := max((row.get("pool/passes", 0) for row in rows), default=0):
+        table.add_row("passes over the pool begun", str(passes))
     for arm in ("plain", "hinted"):
         count = _total(rows, f"episodes/{arm}")
         table.add_row(f"{arm} return", f"{_mean(rows, f'returns/{arm}')} over {count} episodes")

@@ -26,7 +26,8 @@ from rich.console import Console
 
 from spade_jax import cache, config, policy, processes, summary
 from spade_jax.data import corpus as corpora
-from spade_jax.environments import validation
+from spade_jax.data import rows
+from spade_jax.environments import pools, validation
 from spade_jax.learner.checkpoint import CheckpointError, Checkpoints
 from spade_jax.learner.step import Learner
 from spade_jax.models import sharding
@@ -44,8 +45,10 @@ from spade_jax.sandbox.limits import InsufficientTierError
 from spade_jax.selfplay.batch import ROLES
 from spade_jax.selfplay.cycle import Cycle
 from spade_jax.selfplay.exchange import Exchange
+from spade_jax.selfplay.pooled import Pooled
 from spade_jax.selfplay.records import Records, Unrecorded
 from spade_jax.selfplay.state import State
+from spade_jax.selfplay.supply import Supply
 from spade_jax.trackers import Trackers
 
 MAY_CHANGE = (
@@ -120,6 +123,8 @@ async def train(
 async def _train(
     settings: config.Config, workdir: Path, console: Console, exchange: Exchange
 ) -> None:
+    records = Records(workdir) if exchange.index == 0 else None
+    supply = _supply(settings, records, console)
     several, first = exchange.count > 1, exchange.index == 0
     mesh = sharding.make_mesh(settings.mesh) if several or settings.mesh != config.Mesh() else None
     with RunProgress("warm start", 1, console=console) as progress:
@@ -130,7 +135,6 @@ async def _train(
     await exchange.all_gather("the model", None)
     learner = Learner(model, settings.learner, ROLES, mesh)
     corpus = _corpus(settings, exchange)
-    records = Records(workdir) if first else None
     if records and corpus is not None:
         records.corpus(corpus.documents, corpus.bad_rows)
 
@@ -167,6 +171,7 @@ async def _train(
                     records or Unrecorded(),
                     bar,
                     exchange,
+                    supply,
                 )
                 async for row in _iterations(cycle, learner, corpus, checkpoints):
                     row |= sampler_metrics()
@@ -247,12 +252,24 @@ async def _iterations(
 
 
 def _corpus(settings: config.Config, exchange: Exchange) -> corpora.Corpus | None:
-    """This process's share of the documents; None where the config names no corpus."""
+    """This process's share of the documents; None where nobody needs any."""
     wanted = settings.corpus
-    if not wanted.source:
+    if not wanted.source or settings.pool.source:
         return None
     shard = (exchange.index, exchange.count)
     return corpora.load(wanted.source, settings.seed, wanted.fields, wanted.data_dir, shard)
+
+
+def _supply(settings: config.Config, records: Records | None, console: Console) -> Supply | None:
+    """Where environments come from; None = the designer writes them."""
+    if not settings.pool.source:
+        return None
+    pool = pools.distinct(pools.read(settings.pool.source))
+    if records:
+        records.pool(pool)
+    wrong = f", {pools.told(pool.bad_rows)}" if pool.bad_rows else ""
+    console.print(f"pool of {len(pool.programs)} environments{wrong}", markup=False)
+    return Pooled(settings, pool, records or Unrecorded())
 
 
 @contextlib.contextmanager
@@ -345,6 +362,7 @@ def main(argv: list[str]) -> None:
         TemplateError,
         InsufficientTierError,
         processes.ProcessFault,
+        rows.SourceError,
         summary.RunFailed,
     ) as error:
         console.print(

@@ -11,7 +11,6 @@ import pyarrow.parquet
 import pytest
 
 from spade_jax import audit
-from spade_jax.data import rows
 from spade_jax.environments import examples
 
 EXAMPLES = Path(examples.__file__).parent
@@ -130,10 +129,3 @@ def test_intervals_are_wilsons(failed, asked):
     assert (rate.failed, rate.asked, rate.unproven) == (failed, asked, 1)
     assert rate.low == pytest.approx(centre - half, abs=1e-9)
     assert rate.high == pytest.approx(centre + half, abs=1e-9)
-
-
-def test_a_pool_without_programs_is_named(tmp_path):
-    with pytest.raises(rows.SourceError, match=r"no \.py file"):
-        audit.read_pool(str(tmp_path))
-    with pytest.raises(rows.SourceError, match="no such file"):
-        audit.read_pool(str(tmp_path / "pool.parquet"))

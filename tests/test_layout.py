@@ -15,10 +15,10 @@ RANK = {
     "cache": 0,
     "sandbox": 1,
     "models": 1,
+    "data": 1,
     "environments": 2,
     "sampling": 2,
     "learner": 2,
-    "data": 2,
     "selfplay": 3,
     "warm_start": 4,
 }

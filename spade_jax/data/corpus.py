@@ -153,7 +153,7 @@ def load(
     except row_sources.SourceError as error:
         raise CorpusError(
             f"config.corpus.source: {error}. It is 'pydoc', the path of .jsonl, .parquet or "
-            ".array_record files, or tfds:NAME"
+            ".array_record files, tfds:NAME or hf:OWNER/NAME"
         ) from error
     bad_rows = documents.bad_rows
     if bad_rows:

@@ -72,19 +72,11 @@ class SpadeCorpus(tfds.core.GeneratorBasedBuilder):
         return {"train": self._generate_examples(Path(manager.manual_dir))}
 
     def _generate_examples(self, folder: Path) -> Iterator[tuple[int, dict[str, str]]]:
-        documents = corpus.Documents(_files(folder), self.builder_config.fields)
+        documents = corpus.Documents(rows.folder_rows(folder), self.builder_config.fields)
         for row in documents.bad_rows:
             log.warning("%s: skipped bad row %s: %s", self.name, row.name, row.reason)
         for number, document in enumerate(documents):
             yield number, dataclasses.asdict(document)
-
-
-def _files(folder: Path) -> rows.Rows:
-    """All rows of the data files in ``folder`` and below."""
-    for suffix in ("jsonl", "parquet"):
-        if any(folder.rglob(f"*.{suffix}")):
-            return rows.open_rows(f"{folder}/**/*.{suffix}")
-    raise rows.SourceError(f"{str(folder)!r}: holds no .jsonl or .parquet file")
 
 
 def build(name: str, data_dir: str, manual_dir: str) -> SpadeCorpus:

@@ -18,6 +18,7 @@ import pyarrow
 import pyarrow.parquet
 
 TFDS = "tfds:"
+HUB = "hf:"
 
 
 class SourceError(ValueError):
@@ -44,9 +45,10 @@ def open_rows(source: str, data_dir: str = "") -> Rows:
     """The rows of a data set.
 
     Args:
-      source: ``tfds:NAME`` or ``tfds:NAME@SPLIT`` (split ``train`` if none is named), or the path,
-        possibly with wildcards, of ``.jsonl``, ``.parquet`` or ``.array_record`` files. The records
-        of an ArrayRecord file are JSON objects in UTF-8.
+      source: ``tfds:NAME`` or ``tfds:NAME@SPLIT`` (split ``train`` if none is named),
+        ``hf:OWNER/NAME`` (all ``.jsonl`` or else ``.parquet`` files of a data set on the Hugging
+        Face hub), or the path, possibly with wildcards, of ``.jsonl``, ``.parquet`` or
+        ``.array_record`` files. The records of an ArrayRecord file are JSON objects in UTF-8.
       data_dir: where TFDS keeps its data sets; '' = TFDS's own default.
 
     Raises:
@@ -54,11 +56,40 @@ def open_rows(source: str, data_dir: str = "") -> Rows:
     """
     if source.startswith(TFDS):
         return TfdsRows(source.removeprefix(TFDS), data_dir)
+    if source.startswith(HUB):
+        return folder_rows(_from_hub(source.removeprefix(HUB)))
     paths = [Path(path) for path in sorted(glob.glob(source, recursive=True))]
     if not paths:
         raise SourceError(f"{source!r}: no such file")
     parts = [_open(path) for path in paths]
     return parts[0] if len(parts) == 1 else Concatenated(parts)
+
+
+def folder_rows(folder: Path) -> Rows:
+    """All rows of the ``.jsonl`` or else ``.parquet`` files in ``folder`` and below.
+
+    Raises:
+      SourceError: there is none.
+    """
+    for suffix in ("jsonl", "parquet"):
+        if any(folder.rglob(f"*.{suffix}")):
+            return open_rows(f"{glob.escape(str(folder))}/**/*.{suffix}")
+    raise SourceError(f"{str(folder)!r}: holds no .jsonl or .parquet file")
+
+
+def _from_hub(repository: str) -> Path:
+    """Where a data set of the hub lies on this machine; fetched if it is not there yet."""
+    import huggingface_hub
+    from huggingface_hub import errors
+
+    try:
+        return Path(huggingface_hub.snapshot_download(repository, repo_type="dataset"))
+    except (OSError, ValueError, errors.HfHubHTTPError) as error:
+        reason = str(error).partition("\n")[0]
+        raise SourceError(
+            f"'{HUB}{repository}': {reason}; name a data set of the hub (and log in if it is "
+            "gated) or give the path of its files"
+        ) from error
 
 
 def _open(path: Path) -> Rows:

@@ -1,15 +1,14 @@
 """One iteration of SPADE, readable from top to bottom.
 
-Every k iterations the designer writes a new environment set and a hint for each environment; in
-every iteration the agent plays the set; the designer is paid ``delay`` iterations after it wrote;
-one optimizer step follows. See docs/method.md. Several processes deal out slots, hints and
-episodes; everything else all of them do alike.
+Every k iterations the designer writes a new environment set and a hint for each environment (or,
+in a baseline, the set comes from elsewhere: supply.py); in every iteration the agent plays the set;
+the designer is paid ``delay`` iterations after it wrote; one optimizer step follows. See
+docs/method.md. Several processes deal out slots, hints and episodes; everything else all of them do
+alike.
 """
 
 import asyncio
-import contextlib
 import random
-import time
 from collections.abc import Iterator, Sequence
 from typing import Any, Protocol
 
@@ -21,14 +20,13 @@ from spade_jax.sampling.rendering import Renderer
 from spade_jax.sandbox.interface import Host
 from spade_jax.selfplay import batch, diagnostics, metrics, payment, schedule
 from spade_jax.selfplay.agent import Episode
-from spade_jax.selfplay.designer import Designer, Slot, invalid, solutions
 from spade_jax.selfplay.exchange import Alone, Exchange, all_results, dealt
-from spade_jax.selfplay.hints import with_placebos, write_hints
 from spade_jax.selfplay.ledger import Arm, Play
-from spade_jax.selfplay.memory import Record
+from spade_jax.selfplay.phases import Phases, Progress
 from spade_jax.selfplay.records import Recorder
 from spade_jax.selfplay.setting import setting_of
 from spade_jax.selfplay.state import Environment, Invalid, State
+from spade_jax.selfplay.supply import Supply, Written
 
 
 class Learner(Protocol):
@@ -37,14 +35,6 @@ class Learner(Protocol):
     params: Any
 
     def update(self, trajectories: Sequence[Trajectory]) -> dict[str, float]: ...
-
-
-class Progress(Protocol):
-    """Where the cycle says what it is doing."""
-
-    def phase(self, name: str, total: int) -> None: ...
-
-    def advance(self) -> None: ...
 
 
 class Cycle:
@@ -62,36 +52,36 @@ class Cycle:
         records: Recorder,
         progress: Progress,
         exchange: Exchange | None = None,
+        supply: Supply | None = None,
     ):
+        """``supply``: where environment sets come from; None = the designer writes them."""
         self.settings = settings
         self.state = state
         self._learner = learner
         self._sampler = sampler
-        self._host = host
-        self._renderer = renderer
-        self._corpus = corpus
         self._records = records
-        self._progress = progress
+        self._phase = Phases(progress)
         self.exchange = exchange or Alone()
-        self._designer = Designer(sampler, host, renderer, settings, self.exchange)
+        self._supply = supply or Written(
+            settings, sampler, host, renderer, corpus, records, self._phase, self.exchange
+        )
         self._agent = setting_of(settings).agent(
             sampler, host, renderer, settings.agent, settings.designer.prompts
         )
-        self._seconds: dict[str, float] = {}
 
     async def run_iteration(self) -> dict[str, Any]:
         """Runs iteration ``state.iteration``, advances the state and returns the metrics row."""
         state, iteration = self.state, self.state.iteration
         row = metrics.Row(iteration)
-        self._seconds = {}
+        self._phase.clear()
 
         plan = self.settings.schedule
         if schedule.starts_epoch(iteration, plan.k):
-            self._remember()
+            self._supply.finish(state)
             state.environments = []
-            await self._new_environments(row)
+            await self._supply.fill(state, row)
         elif plan.top_up and len(state.environments) < plan.slots:
-            await self._new_environments(row)
+            await self._supply.fill(state, row)
 
         episodes = await self._play()
         self._enter(episodes)
@@ -119,65 +109,8 @@ class Cycle:
         state.ledger.keep(alive)
         state.faulty &= alive
         state.iteration += 1
-        row.time(self._seconds)
+        row.time(self._phase.seconds)
         return row.values
-
-    def _remember(self) -> None:
-        """Enters the set whose epoch is over into memory."""
-        ledger = self.state.ledger
-        for environment in self.state.environments:
-            if returns := ledger.returns(environment.sha):
-                self.state.memory.add(
-                    Record(
-                        environment.sha,
-                        environment.skill,
-                        environment.source,
-                        sum(returns) / len(returns),
-                        payment.regret(environment, ledger),
-                    )
-                )
-
-    async def _new_environments(self, row: metrics.Row) -> None:
-        """Designer, validation, hints: fills the slots of the set that lack an environment."""
-        settings, state, iteration = self.settings, self.state, self.state.iteration
-        plan, present = settings.schedule, state.environments
-        skills = schedule.active_skills(iteration, plan.k, plan.skills, plan.active_skills)
-        filled = {environment.slot for environment in present}
-        slots = [
-            Slot(index, skills[index % len(skills)])
-            for index in range(plan.slots)
-            if index not in filled
-        ]
-        # Of every process equally many, whatever its share: so all are at one place of the corpus.
-        draws = -(-len(slots) // self.exchange.count) * settings.designer.attempts
-        documents = [next(self._corpus) if self._corpus else None for _ in range(draws)]
-        with self._phase("design", len(slots)):
-            written, attempts = await self._designer.write(
-                slots, iteration, documents, state.memory, present
-            )
-        with self._phase("hint", len(written)):
-            written, hint_tokens = await write_hints(
-                written,
-                solutions(attempts),
-                self._sampler,
-                self._renderer,
-                settings,
-                self.exchange,
-            )
-        if not present:
-            written = with_placebos(written, settings, iteration)
-        state.environments = sorted([*present, *written], key=lambda item: item.slot)
-        if settings.designer.trained:
-            state.parked += written
-            if settings.designer.penalise_invalid:
-                state.parked += invalid(attempts, iteration)
-        by_slot = {environment.slot: environment for environment in written}
-        for attempt in attempts:
-            if attempt.outcome == "accepted":
-                self._records.environment(by_slot[attempt.slot.index], attempt)
-            else:
-                self._records.rejection(iteration, attempt)
-        row.design(len(slots), attempts, written, hint_tokens)
 
     async def _play(self) -> list[Episode]:
         """All arms on the same seeds, in an order that tells an environment nothing."""
@@ -222,7 +155,7 @@ class Cycle:
 
     async def _play_one(self, episode: Episode) -> None:
         await self._agent.play(episode)
-        self._progress.advance()
+        self._phase.advance()
 
     def _enter(self, episodes: Sequence[Episode]) -> None:
         """Scored episodes go into the ledger; an environment that misbehaved is marked."""
@@ -267,12 +200,3 @@ class Cycle:
                 reward=reward,
                 advantage=advantage,
             )
-
-    @contextlib.contextmanager
-    def _phase(self, name: str, total: int) -> Iterator[None]:
-        self._progress.phase(name, total)
-        started = time.monotonic()
-        try:
-            yield
-        finally:
-            self._seconds[name] = time.monotonic() - started

@@ -4,7 +4,6 @@ import asyncio
 import dataclasses
 import hashlib
 import random
-import re
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -262,10 +261,9 @@ class Designer:
                 attempt.outcome = "duplicate"
                 attempt.reason = f"similarity {likeness:.2f} to another environment of the set"
                 return None
-        slug = re.sub(r"\W+", "_", attempt.slot.skill.lower())
         return Environment(
             sha=sha,
-            name=f"{iteration:05d}_{attempt.slot.index:03d}_{slug}",
+            name=f"{iteration:05d}_{attempt.slot.index:03d}_{schedule.slug(attempt.slot.skill)}",
             skill=attempt.slot.skill,
             slot=attempt.slot.index,
             written=iteration,

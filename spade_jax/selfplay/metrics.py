@@ -61,6 +61,10 @@ class Row:
             sum(attempt.sample.trained) for attempt in attempts if attempt.sample
         )
 
+    def drawn(self, passes: int) -> None:
+        """A set that was drawn from a pool."""
+        self.values["pool/passes"] = passes
+
     def play(
         self,
         slots: int,

@@ -1,5 +1,6 @@
 """The run directory: everything a person may want to read of a run, written as it happens."""
 
+import collections
 import dataclasses
 import hashlib
 import json
@@ -9,6 +10,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from spade_jax.data.corpus import BadRow, Document
+from spade_jax.environments.pools import Pool
 from spade_jax.selfplay.agent import Episode
 from spade_jax.selfplay.designer import Attempt
 from spade_jax.selfplay.manifest import Manifest
@@ -18,7 +20,7 @@ from spade_jax.selfplay.state import Environment
 class Recorder(Protocol):
     """What the cycle tells of its doings; see :class:`Records`."""
 
-    def environment(self, environment: Environment, attempt: Attempt) -> None: ...
+    def environment(self, environment: Environment, attempt: Attempt | None = None) -> None: ...
 
     def rejection(self, iteration: int, attempt: Attempt) -> None: ...
 
@@ -47,7 +49,7 @@ class Unrecorded:
 class Records:
     """Writers of one run directory. Writing a thing again replaces it, so a resume is harmless.
 
-    Layout: ``metrics.jsonl``, ``corpus.json``, ``manifest/TABLE/ITERATION.parquet``,
+    Layout: ``metrics.jsonl``, ``corpus.json``, ``pool.json``, ``manifest/TABLE/ITERATION.parquet``,
     ``environments/NAME/{environment.json,source.py,hint.txt,checks.json}``,
     ``rejections/NAME.json``, ``episodes/ITERATION/NAME_ARM_PLAY.json``.
     """
@@ -57,17 +59,19 @@ class Records:
         workdir.mkdir(parents=True, exist_ok=True)
         self._manifest = Manifest(workdir / "manifest")
 
-    def environment(self, environment: Environment, attempt: Attempt) -> None:
+    def environment(self, environment: Environment, attempt: Attempt | None = None) -> None:
+        """``attempt``: the one that wrote it; None where it comes from elsewhere."""
         folder = self._folder("environments", environment.name)
         (folder / "source.py").write_text(environment.source, encoding="utf-8")
         (folder / "hint.txt").write_text(environment.hint or "", encoding="utf-8")
-        document = attempt.document
+        document = attempt.document if attempt else None
         facts = {
             "sha": environment.sha,
             "skill": environment.skill,
             "written": environment.written,
             "slot": environment.slot,
-            "attempt": attempt.number,
+            "attempt": attempt.number if attempt else None,
+            "origin": environment.origin,
             "document": {"id": document.id, "title": document.title} if document else None,
             "exemplars": environment.exemplars,
             "hint": environment.hint,
@@ -75,11 +79,12 @@ class Records:
             "placebo": environment.placebo,
         }
         _write(folder / "environment.json", facts)
-        _write(folder / "checks.json", _checks(attempt))
-        self._attempt(environment.written, attempt)
+        if attempt:
+            _write(folder / "checks.json", _checks(attempt))
+            self._attempt(environment.written, attempt)
         columns = ("sha", "name", "skill", "written", "slot", "document", "exemplars", "hint")
         known = {column: getattr(environment, column) for column in columns}
-        self._manifest.add("environments", attempt=attempt.number, **known)
+        self._manifest.add("environments", attempt=facts["attempt"], **known)
 
     def rejection(self, iteration: int, attempt: Attempt) -> None:
         name = f"{iteration:05d}_{attempt.slot.index:03d}_{attempt.number}"
@@ -170,6 +175,16 @@ class Records:
         }
         _write(self.workdir / "corpus.json", facts)
 
+    def pool(self, pool: Pool) -> None:
+        """Which environments there are to draw from, and every row of the pool that is none."""
+        facts = {
+            "digest": pool.digest,
+            "programs": len(pool.programs),
+            "skills": collections.Counter(program.skill for program in pool.programs),
+            "bad_rows": [dataclasses.asdict(row) for row in pool.bad_rows],
+        }
+        _write(self.workdir / "pool.json", facts)
+
     def metrics(self, row: Mapping[str, Any]) -> None:
         """The row of an iteration, and its part of the manifest."""
         self._manifest.flush(row["iteration"])
@@ -177,10 +192,7 @@ class Records:
             file.write(json.dumps(row) + "\n")
 
     def read_metrics(self) -> list[dict[str, Any]]:
-        path = self.workdir / "metrics.jsonl"
-        if not path.exists():
-            return []
-        return [json.loads(line) for line in path.read_text().splitlines() if line.endswith("}")]
+        return read_metrics(self.workdir)
 
     def drop_from(self, iteration: int) -> None:
         """Removes the rows of iterations that a resumed run is about to repeat."""
@@ -195,6 +207,14 @@ class Records:
         folder = self.workdir.joinpath(*parts)
         folder.mkdir(parents=True, exist_ok=True)
         return folder
+
+
+def read_metrics(workdir: Path) -> list[dict[str, Any]]:
+    """Rows of the metrics of the run in ``workdir``; none where it has written none yet."""
+    path = workdir / "metrics.jsonl"
+    if not path.exists():
+        return []
+    return [json.loads(line) for line in path.read_text().splitlines() if line.endswith("}")]
 
 
 def _checks(attempt: Attempt) -> list[dict[str, Any]]:

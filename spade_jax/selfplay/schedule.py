@@ -1,6 +1,7 @@
 """What happens in which iteration, for which skill, on which seed: pure functions."""
 
 import hashlib
+import re
 from collections.abc import Sequence
 
 
@@ -41,3 +42,8 @@ def play_seeds(
 def hinted_seeds(plain: Sequence[int], plays: int) -> list[int]:
     """Hinted play i takes the plain arm's seed i mod n, so that the arms are paired."""
     return [plain[play % len(plain)] for play in range(plays)]
+
+
+def slug(skill: str) -> str:
+    """The skill as part of a file's name."""
+    return re.sub(r"\W+", "_", skill.lower())

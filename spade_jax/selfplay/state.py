@@ -29,9 +29,10 @@ class Environment:
       sha: SHA-256 of the source: its identity everywhere.
       name: readable name of its folder in the run directory.
       written: iteration in which it was written.
-      sample: the designer's trajectory that wrote it.
+      sample: the designer's trajectory that wrote it; empty where it comes from a pool.
       hint: None when there is none to use; the environment is then without regret.
       hint_leaks: whether the hint as written contained a solution; None = unknown.
+      origin: its name in the pool it comes from.
       placebo: as many words out of hints for other environments, where that arm is played.
     """
 
@@ -47,6 +48,7 @@ class Environment:
     hint: str | None = None
     hint_leaks: bool | None = None
     placebo: str | None = None
+    origin: str = ""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -68,6 +70,7 @@ class State:
       parked: what the designer has written and not been trained on yet, oldest first.
       faulty: environments that misbehaved while being played.
       averages: of each skill that the designer has been paid for.
+      supply: what the supply of environments remembers, as JSON; empty for the designer.
     """
 
     iteration: int
@@ -77,6 +80,7 @@ class State:
     ledger: Ledger
     memory: Memory
     averages: dict[str, Averages]
+    supply: dict[str, Any] = dataclasses.field(default_factory=dict)
 
     @classmethod
     def fresh(cls, settings: config.Memory) -> "State":
@@ -91,6 +95,7 @@ class State:
             "ledger": self.ledger.to_json(),
             "memory": self.memory.to_json(),
             "averages": {skill: dataclasses.asdict(item) for skill, item in self.averages.items()},
+            "supply": self.supply,
         }
 
     @classmethod
@@ -106,6 +111,7 @@ class State:
             ledger=Ledger.from_json(data["ledger"]),
             memory=Memory(settings, (Record(**row) for row in data["memory"])),
             averages={skill: Averages(**row) for skill, row in data["averages"].items()},
+            supply=data["supply"],
         )
 
 

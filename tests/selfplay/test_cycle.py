@@ -204,10 +204,11 @@ def test_stopped_and_resumed_equals_unbroken(make_cycle, settings):
         rewards={"kind": "learning_potential"},
     )
     whole, rows = asyncio.run(run(make_cycle, settings))
-    first, before = asyncio.run(run(make_cycle, settings, iterations=2))
+    read = corpus.load("pydoc", settings.seed)
+    first, before = asyncio.run(run(make_cycle, settings, iterations=2, corpus=read))
     saved = json.loads(json.dumps(first.state.to_json()))
     documents = corpus.load("pydoc", settings.seed)
-    documents.set_state(first._corpus.get_state())
+    documents.set_state(read.get_state())
     state = State.from_json(saved, settings.memory)
     second, after = asyncio.run(run(make_cycle, settings, state=state, corpus=documents))
     assert without_time(before + after) == without_time(rows)
