@@ -44,8 +44,9 @@ async def reconnect(address: str) -> bool:
       NoHost, ModuleNotFoundError: as :func:`connected`.
       TimeoutError: the cluster does not answer.
     """
-    if await asyncio.wait_for(in_thread(ray.is_initialized), CONNECT_SECONDS):
-        return False
+    async with asyncio.timeout(CONNECT_SECONDS):
+        if await in_thread(ray.is_initialized):
+            return False
     ray.shutdown()
     await _connect(address)
     return True
@@ -55,7 +56,8 @@ async def _connect(address: str) -> None:
     connect = functools.partial(ray.init, address, log_to_driver=False, logging_level=logging.ERROR)
     try:
         # Also because in the main thread Ray would take SIGTERM for itself.
-        await asyncio.wait_for(in_thread(connect), CONNECT_SECONDS)
+        async with asyncio.timeout(CONNECT_SECONDS):
+            await in_thread(connect)
     except ModuleNotFoundError:
         raise
     except Exception as error:

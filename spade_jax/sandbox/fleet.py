@@ -152,7 +152,8 @@ class EnvironmentFleet:
     async def refresh(self) -> None:
         """Takes nodes that have joined; forgets those that have left."""
         async with self._looking:
-            found = await asyncio.wait_for(in_thread(ray.nodes), LOOK_SECONDS)
+            async with asyncio.timeout(LOOK_SECONDS):
+                found = await in_thread(ray.nodes)
             usable = {
                 node["NodeID"]: node
                 for node in found
@@ -197,7 +198,8 @@ class EnvironmentFleet:
             .remote(self._settings)
         )
         try:
-            layers, reason = await asyncio.wait_for(actor.start.remote(), START_SECONDS)
+            async with asyncio.timeout(START_SECONDS):
+                layers, reason = await actor.start.remote()
         except TimeoutError:
             layers, reason = {}, f"its host did not start within {START_SECONDS:g} s"
         except Exception as error:  # Ray Client raises all kinds
@@ -213,7 +215,8 @@ class EnvironmentFleet:
 
     async def _end(self, node: _Node) -> None:
         with contextlib.suppress(Exception):  # whatever Ray raises: it is gone
-            await asyncio.wait_for(node.actor.stop.remote(), STOP_SECONDS)
+            async with asyncio.timeout(STOP_SECONDS):
+                await node.actor.stop.remote()
         await _kill(node.actor)
 
     def _lose(self, node: _Node, reason: object) -> None:
@@ -368,7 +371,7 @@ class EnvironmentFleet:
         A host that cannot serve is passed over: being idle, it would else be given everything.
         """
         ill: list[_Node] = []
-        reason = ""
+        reason, losses = "", 0
         while True:
             if not self._nodes:
                 await self._some_node()
@@ -384,6 +387,9 @@ class EnvironmentFleet:
             try:
                 outcome = await self._opened_on(node, source, max_turns, folder)
             except _NodeLostError:
+                losses += 1
+                if losses == MOST_LOSSES:
+                    raise HostFault(f"opening it has lost {MOST_LOSSES} nodes") from None
                 continue
             if outcome[0] == "value":
                 return node, outcome[1]
@@ -426,7 +432,8 @@ class EnvironmentFleet:
             queue = self._settings.instances / LOADING_PER_CORE
             seconds = ANSWER_SECONDS + queue * self._settings.open_timeout
         try:
-            return json.loads(await asyncio.wait_for(node.actor.ask.remote(request), seconds))
+            async with asyncio.timeout(seconds):
+                return json.loads(await node.actor.ask.remote(request))
         except ray.exceptions.RayTaskError:
             raise  # an error of ours, on the node
         except TimeoutError as error:
@@ -440,7 +447,8 @@ class EnvironmentFleet:
 async def _kill(actor: Any) -> None:
     """Ends an actor and, with it, the zygote and all its children; nothing if it is gone."""
     with contextlib.suppress(Exception):  # whatever Ray raises: it is gone
-        await asyncio.wait_for(in_thread(functools.partial(ray.kill, actor)), STOP_SECONDS)
+        async with asyncio.timeout(STOP_SECONDS):
+            await in_thread(functools.partial(ray.kill, actor))
 
 
 def _digest(outcome: Outcome) -> bytes:

@@ -47,13 +47,14 @@ def test_a_cluster_that_is_not_there_is_one_error(monkeypatch):
     def refuse(*arguments, **options):
         raise ConnectionError("no such thing")
 
+    monkeypatch.setattr(cluster.ray, "init", refuse)
+    with pytest.raises(NoHost, match="'head:6379' cannot be reached: no such thing"):
+        placed("head:6379")
     never = threading.Event()
-    inits = {"no such thing": refuse, "no answer within 0.1 s": lambda *_, **__: never.wait()}
+    monkeypatch.setattr(cluster.ray, "init", lambda *_, **__: never.wait())
     monkeypatch.setattr(cluster, "CONNECT_SECONDS", 0.1)
-    for expected, init in inits.items():
-        monkeypatch.setattr(cluster.ray, "init", init)
-        with pytest.raises(NoHost, match=f"'head:6379' cannot be reached: {expected}"):
-            placed("head:6379")
+    with pytest.raises(NoHost, match=r"'head:6379' cannot be reached: no answer within 0\.1 s"):
+        placed("head:6379")
     never.set()
 
 
