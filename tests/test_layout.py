@@ -21,6 +21,7 @@ RANK = {
     "learner": 2,
     "selfplay": 3,
     "warm_start": 4,
+    "benchmarks": 4,
 }
 TOP = 5
 FORBIDDEN = {"environments", "sandbox", "selfplay"}  # to the learner and the models
