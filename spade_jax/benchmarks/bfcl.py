@@ -39,6 +39,7 @@ DOCUMENTS = {
 HINT = " Note that the provided function is in Python 3 syntax."
 MORE = "I have updated some more functions you can choose from. What about now?"
 MAX_STEPS = 20  # of one turn
+MAX_CALLS = 256  # of one reply; the official rules have no limit, and the longest truth makes 34
 
 Turns = list[list[list[tuple[str, dict[str, Any]]]]]
 """Of each turn its steps, of each step its calls: names and arguments."""
@@ -106,7 +107,7 @@ class BFCLMultiTurn:
             while True:
                 reply = await talk.reply()
                 said.append({"role": "assistant", "content": reply})
-                found = parse_calls(reply, schemas)
+                found = parse_calls(reply, schemas, MAX_CALLS)
                 calls = [(call.name, call.arguments) for call in found if isinstance(call, Call)]
                 if not calls:
                     break

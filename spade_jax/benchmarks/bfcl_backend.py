@@ -112,7 +112,9 @@ def _call(backends: dict[str, Any], name: str, arguments: Any) -> str:
     Args:
       arguments: keyword arguments, or a pair of positional and keyword arguments (in truths).
     """
-    places, words = arguments if isinstance(arguments, tuple) else ((), arguments)
+    # Backends keep what they are given, and change it.
+    given = copy.deepcopy(arguments)
+    places, words = given if isinstance(given, tuple) else ((), given)
     method = None
     for backend in backends.values():  # of several, the last class's counts
         found = getattr(backend, name, None) if not name.startswith("_") else None

@@ -21,7 +21,7 @@ OPEN, CLOSE = "<tool_call>", "</tool_call>"
 BARE = re.compile(r'\s*\{\s*"(?:name|arguments|parameters|type|function)"')
 FUNCTION = re.compile(r"\s*<function\s*=\s*([^>\s]+)\s*>(.*?)</function>\s*", re.DOTALL)
 PARAMETER = re.compile(r"\s*<parameter\s*=\s*([^>\s]+)\s*>(.*?)</parameter>\s*", re.DOTALL)
-MAX_CALLS = 16  # of one message
+MAX_CALLS = 16  # of one message, unless said otherwise
 MAX_CHARACTERS = 8192  # of one call
 MAX_DEPTH = 16
 CANONICAL = '<tool_call>\n{"name": "TOOL", "arguments": {"PARAMETER": "VALUE"}}\n</tool_call>'
@@ -64,12 +64,15 @@ class _Wrong(Exception):
         self.malformed = Malformed(kind, reason)
 
 
-def parse_calls(reply: str, schemas: Schemas | None = None) -> list[Call | Malformed]:
+def parse_calls(
+    reply: str, schemas: Schemas | None = None, most: int = MAX_CALLS
+) -> list[Call | Malformed]:
     """All calls of a message in order; empty if it makes none.
 
     Args:
       schemas: tool -> JSON Schema of its parameters: tells which values of the XML-like form,
         which are bare text, are strings.
+      most: calls that a message may make; what is beyond is malformed.
     """
     message = without_thinking(reply)
     if OPEN in message:
@@ -78,9 +81,9 @@ def parse_calls(reply: str, schemas: Schemas | None = None) -> list[Call | Malfo
         found = _objects(message)
     else:
         return []
-    if len(found) > MAX_CALLS:
-        reason = f"{len(found)} calls in one message; at most {MAX_CALLS}"
-        return [*found[:MAX_CALLS], Malformed("too_many", reason)]
+    if len(found) > most:
+        reason = f"{len(found)} calls in one message; at most {most}"
+        return [*found[:most], Malformed("too_many", reason)]
     return found
 
 
