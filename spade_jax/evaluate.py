@@ -7,212 +7,37 @@ The policy is the newest checkpoint of the run directory, or ``--checkpoint``: a
 (the policy that the run begins with; also what is taken where there is no checkpoint) or
 ``hf:FOLDER_OR_HUB_ID``. The same command continues where the last one ended. Results go to
 ``--out``, by default ``WORKDIR/evaluation/POLICY``; docs/evaluation.md has the protocols.
+A benchmark whose data is not here is skipped, with the command that gets it.
 """
 
 import asyncio
-import contextlib
 import dataclasses
-import hashlib
 import os
-import re
 import sys
-from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 import jax
-import jax.numpy as jnp
 from absl import app, flags, logging
-from flax import nnx
 from ml_collections import config_flags
 from rich.console import Console
 
-import spade_jax
-from spade_jax import cache, config, policy
-from spade_jax.benchmarks import registry, runner, scores
-from spade_jax.benchmarks.interface import Absent, Benchmark, Broken
-from spade_jax.benchmarks.policy import SamplerPolicy
-from spade_jax.benchmarks.results import Mixed, Results
-from spade_jax.learner.checkpoint import CheckpointError, Checkpoints
-from spade_jax.learner.step import Learner
-from spade_jax.models import loading, sharding
+from spade_jax import cache, config, evaluation
+from spade_jax.benchmarks.interface import Broken
+from spade_jax.benchmarks.results import Mixed
+from spade_jax.learner.checkpoint import CheckpointError
 from spade_jax.models.config import ModelError
-from spade_jax.models.transformer import Transformer
-from spade_jax.progress import RunProgress
-from spade_jax.sampling.interface import Sampler
-from spade_jax.sampling.native.sampler import NativeSampler
-from spade_jax.sampling.rendering import Renderer, TemplateError
-from spade_jax.sampling.sglang import NoServer, SGLangSampler
-from spade_jax.selfplay.batch import ROLES
-from spade_jax.warm_start import stage
+from spade_jax.sampling.rendering import TemplateError
+from spade_jax.sampling.sglang import NoServer
 
-SHOWN = 10  # of the items that were lost without being judged
 _CONFIG = config_flags.DEFINE_config_file("config", None, "a file of configs/", lock_config=True)
 _WORKDIR = flags.DEFINE_string("workdir", "runs/default", "run directory of train")
 _BENCHMARKS = flags.DEFINE_list("benchmarks", [], "names, comma-separated")
 _CHECKPOINT = flags.DEFINE_string("checkpoint", "", "STEP, initial or hf:PATH; '' = the newest")
 _LIMIT = flags.DEFINE_integer("limit", 0, "items of each benchmark; 0 = all", lower_bound=0)
+_CONTEXT = flags.DEFINE_integer(
+    "context", 0, "tokens of a dialogue; 0 = config.sampler.context", lower_bound=0
+)
 _OUT = flags.DEFINE_string("out", "", "folder of the results; '' = in the run directory")
-
-
-@dataclasses.dataclass(frozen=True)
-class Weights:
-    """A policy's model, its weights, its tokenizer, and what it is called."""
-
-    name: str
-    model: Transformer
-    params: nnx.State
-    tokenizer: Any
-
-
-def load(settings: config.Config, workdir: Path, checkpoint: str, progress: RunProgress) -> Weights:
-    """The policy to score; ``checkpoint`` as on the command line.
-
-    Raises:
-      CheckpointError, ConfigError, ModelError: it is not there, or is none.
-    """
-    mesh = sharding.make_mesh(settings.mesh) if settings.mesh != config.Mesh() else None
-    if checkpoint.startswith("hf:"):
-        source = checkpoint.removeprefix("hf:")
-        wanted = dataclasses.replace(settings.model, source=source, tokenizer="")
-        model, tokenizer = loading.load(wanted, settings.seed, mesh)
-        if tokenizer is None:
-            raise ModelError(f"--checkpoint={checkpoint}: there is no tokenizer beside the weights")
-        name = "hf-" + re.sub(r"[^\w.-]+", "-", source).strip("-")
-        return Weights(name, model, nnx.split(model)[1], tokenizer)
-    if not re.fullmatch(r"initial|\d*", checkpoint):
-        raise config.ConfigError(f"--checkpoint={checkpoint}: give a STEP, initial or hf:PATH")
-    if checkpoint != "initial" and (workdir / "checkpoints").is_dir():
-        with Checkpoints(workdir / "checkpoints", keep=1, writable=False) as checkpoints:
-            step = int(checkpoint) if checkpoint else checkpoints.latest()
-            if step is not None:
-                model, tokenizer = policy.load(settings, workdir, mesh)
-                learner = Learner(model, settings.learner, ROLES, mesh)
-                learner.state, _ = checkpoints.restore(step, learner.state)
-                return Weights(f"step-{step}", model, learner.params, tokenizer)
-    if checkpoint not in ("", "initial"):
-        raise CheckpointError(f"{workdir}: no checkpoints, so no step {checkpoint}")
-    # The run directory stays as it is: it may have to begin with other settings.
-    taught = workdir / "evaluation"
-    if (workdir / policy.INITIAL).exists() or not settings.warm_start.enabled:
-        taught = workdir
-    elif not (taught / policy.INITIAL).exists():
-        stage.taught(settings, taught / policy.INITIAL, progress)
-    model, tokenizer = policy.load(settings, taught, mesh)
-    return Weights("initial", model, nnx.split(model)[1], tokenizer)
-
-
-def fingerprint(params: nnx.State) -> str:
-    """Tells weights apart: a digest over, for each array, its place, shape, dtype and bit sum."""
-
-    @jax.jit
-    def bit_sum(array: jax.Array) -> jax.Array:
-        words = {1: jnp.uint8, 2: jnp.uint16, 4: jnp.uint32}[array.dtype.itemsize]
-        return jnp.sum(jax.lax.bitcast_convert_type(array, words), dtype=jnp.uint32)
-
-    digest = hashlib.sha256()
-    for place, array in jax.tree.leaves_with_path(params):
-        facts = (jax.tree_util.keystr(place), array.shape, str(array.dtype), int(bit_sum(array)))
-        digest.update(repr(facts).encode())
-    return digest.hexdigest()[:16]
-
-
-@contextlib.contextmanager
-def sampling(weights: Weights, settings: config.Config, out: Path) -> Iterator[Sampler]:
-    """A sampler of the policy, as ``config.sampler`` says."""
-    wanted = settings.sampler
-    sampler: NativeSampler | SGLangSampler
-    if wanted.kind == "native":
-        sampler = NativeSampler(weights.model, wanted, settings.seed)
-        sampler.update(weights.params, 0)
-        yield sampler
-        return
-    dtype = settings.model.compute_dtype
-    architecture, tokenizer = weights.model.config, weights.tokenizer
-    with SGLangSampler(architecture, tokenizer, wanted, dtype, settings.seed, out) as sampler:
-        sampler.update(weights.params, 0)
-        yield sampler
-
-
-async def score(
-    benchmark: Benchmark,
-    talker: SamplerPolicy,
-    facts: dict[str, Any],
-    folder: Path,
-    limit: int,
-    jobs: int,
-    progress: RunProgress,
-) -> None:
-    """Scores a policy on a benchmark, or on what is left of it, and prints the table.
-
-    Raises:
-      Absent: the benchmark's data is not here.
-      Mixed: ``folder`` holds results made otherwise.
-      Broken: the policy answers nobody any more.
-    """
-    items = benchmark.items()
-    chosen = runner.choose(items, limit)
-    decoding = dataclasses.asdict(benchmark.params)
-    protocol = {"benchmark": benchmark.name} | benchmark.protocol()
-    protocol |= {"decoding": decoding, "prompts": talker.protocol(), "policy": facts}
-    with Results(folder, protocol) as results:
-        left = [item for item in chosen if item.name not in results.outcomes]
-        progress.phase(benchmark.title, len(left))
-        await runner.run(benchmark, left, talker, jobs, results.add, progress)
-        outcomes = [results.outcomes[item.name] for item in chosen]
-        summary = scores.summary(items, outcomes)
-        path = results.finish(summary)
-    progress.console.print(scores.table(benchmark.title, items, outcomes, benchmark.paper))
-    _list(summary["faults"], progress.console)
-    progress.step(f"{benchmark.name}: written to {path}")
-
-
-def _list(faults: dict[str, str], console: Console) -> None:
-    """Names what was lost without being judged."""
-    for item, fault in list(faults.items())[:SHOWN]:
-        console.print(f"  lost: {item}: {fault}", highlight=False, markup=False, soft_wrap=True)
-    if len(faults) > SHOWN:
-        console.print(f"  and {len(faults) - SHOWN} more, listed in result.json")
-
-
-async def evaluate(
-    settings: config.Config,
-    workdir: Path,
-    names: Sequence[str],
-    checkpoint: str,
-    limit: int,
-    out: Path | None,
-    console: Console,
-) -> int:
-    """Scores the policy on every benchmark whose data is here; how many those were."""
-    benchmarks = registry.find(names)
-    with RunProgress("benchmark", len(benchmarks), console=console) as progress:
-        weights = load(settings, workdir, checkpoint, progress)
-        out = out or workdir / "evaluation" / weights.name
-        options = {"enable_thinking": settings.model.thinking}
-        renderer = Renderer(weights.tokenizer, template_options=options)
-        facts = {
-            "name": weights.name,
-            "weights": fingerprint(weights.params),
-            "compute_dtype": settings.model.compute_dtype,
-            "thinking": settings.model.thinking,
-            "sampler": settings.sampler.kind,
-            "seed": settings.seed,
-            "spade_jax": spade_jax.__version__,
-        }
-        done = 0
-        with sampling(weights, settings, out) as sampler:
-            talker = SamplerPolicy(sampler, renderer, settings.sampler.context)
-            native = settings.sampler.kind == "native"
-            jobs = settings.sampler.slots if native else settings.sampler.in_flight
-            for benchmark in benchmarks:
-                folder = out / benchmark.name
-                try:
-                    await score(benchmark, talker, facts, folder, limit, jobs, progress)
-                    done += 1
-                except Absent as absent:
-                    progress.step(f"{benchmark.name}: SKIPPED, not scored: {absent}")
-    return done
 
 
 def main(argv: list[str]) -> None:
@@ -222,9 +47,12 @@ def main(argv: list[str]) -> None:
         jax.config.update("jax_compilation_cache_dir", str(cache.folder("compiled")))
     try:
         settings = config.from_config_dict(_CONFIG.value)
+        if _CONTEXT.value:
+            sampler = dataclasses.replace(settings.sampler, context=_CONTEXT.value)
+            settings = dataclasses.replace(settings, sampler=sampler)
         out = Path(_OUT.value) if _OUT.value else None
         wanted = (_BENCHMARKS.value, _CHECKPOINT.value, _LIMIT.value, out)
-        done = asyncio.run(evaluate(settings, Path(_WORKDIR.value), *wanted, Console()))
+        done = asyncio.run(evaluation.evaluate(settings, Path(_WORKDIR.value), *wanted, Console()))
     except KeyboardInterrupt:
         sys.exit("interrupted; the same command continues")
     except (

@@ -22,7 +22,7 @@ from spade_jax.environments.calls import Call, parse_calls
 from spade_jax.sampling.interface import SamplingParams
 
 VERSION = "2026.3.23"
-COMMAND = f"pip install 'spade-jax[eval]' && pip install --no-deps bfcl-eval=={VERSION}"
+COMMAND = f"pip install 'mpmath>=1.3,<1.4' && pip install --no-deps bfcl-eval=={VERSION}"
 DIGEST = "7ec9f6e48a2a5869d6cde7aaaf2a9b1c5d12d41366b5df3538e436448c51407e"
 """SHA-256 of that version's questions, answers and descriptions of functions."""
 CATEGORIES = ("base", "miss_func", "miss_param", "long_context")

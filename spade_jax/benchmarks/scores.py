@@ -95,22 +95,19 @@ def table(
     outcomes: Sequence[Outcome],
     paper: Mapping[str, float],
 ) -> Table:
-    """The scores in per cent, the published figures of the mean beside it."""
+    """The scores in per cent; below them the published figures of the mean."""
     scores = of_columns(items, outcomes)
     whole = len(scores) == len({item.column for item in items})
     partial = "" if len(outcomes) == len(items) else f": PARTIAL, {len(outcomes)} of {len(items)}"
     shown = Table(title=f"{title}{partial}", title_justify="left")
     shown.add_column("column", no_wrap=True)
-    for heading in ("score", "95 % interval", "tried", "of", "not judged", *paper):
+    for heading in ("score", "95 % interval", "tried", "of", "not judged"):
         shown.add_column(heading, justify="right", no_wrap=True)
     for score in [*scores, *([mean(scores)] if whole else [])]:
-        figures = [f"{100 * value:.1f}" for value in (score.mean, score.low, score.high)]
-        published = [f"{value:.1f}" if score.column == "mean" else "" for value in paper.values()]
-        shown.add_row(
-            score.column,
-            figures[0],
-            f"{figures[1]}–{figures[2]}",
-            *(str(count) for count in (score.tried, score.items, score.faults)),
-            *published,
-        )
+        rate, low, high = (f"{100 * value:.1f}" for value in (score.mean, score.low, score.high))
+        counts = (str(count) for count in (score.tried, score.items, score.faults))
+        shown.add_row(score.column, rate, f"{low}–{high}", *counts)
+    shown.add_section()
+    for name, figure in paper.items():
+        shown.add_row(f"mean, paper: {name}", f"{figure:.1f}")
     return shown

@@ -1,0 +1,205 @@
+"""A policy scored on benchmarks: its weights found, a sampler made, results kept and shown."""
+
+import contextlib
+import dataclasses
+import hashlib
+import re
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from flax import nnx
+from rich.console import Console
+
+import spade_jax
+from spade_jax import config, policy
+from spade_jax.benchmarks import registry, runner, scores
+from spade_jax.benchmarks.interface import Absent, Benchmark
+from spade_jax.benchmarks.policy import SamplerPolicy
+from spade_jax.benchmarks.results import Results
+from spade_jax.learner.checkpoint import CheckpointError, Checkpoints
+from spade_jax.learner.step import Learner
+from spade_jax.models import loading, sharding
+from spade_jax.models.config import ModelError
+from spade_jax.models.transformer import Transformer
+from spade_jax.progress import RunProgress
+from spade_jax.sampling.interface import Sampler
+from spade_jax.sampling.native.sampler import NativeSampler
+from spade_jax.sampling.rendering import Renderer
+from spade_jax.sampling.sglang import SGLangSampler
+from spade_jax.selfplay.batch import ROLES
+from spade_jax.warm_start import stage
+
+SHOWN = 10
+"""How many of the items lost without being judged are named on the terminal."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Weights:
+    """A policy's model, its weights, its tokenizer, and what it is called."""
+
+    name: str
+    model: Transformer
+    params: nnx.State
+    tokenizer: Any
+
+
+def load(settings: config.Config, workdir: Path, checkpoint: str, progress: RunProgress) -> Weights:
+    """The policy to score; ``checkpoint`` as on the command line.
+
+    Raises:
+      CheckpointError, ConfigError, ModelError: it is not there, or is none.
+    """
+    mesh = sharding.make_mesh(settings.mesh) if settings.mesh != config.Mesh() else None
+    if checkpoint.startswith("hf:"):
+        source = checkpoint.removeprefix("hf:")
+        wanted = dataclasses.replace(settings.model, source=source, tokenizer="")
+        model, tokenizer = loading.load(wanted, settings.seed, mesh)
+        if tokenizer is None:
+            raise ModelError(f"--checkpoint={checkpoint}: there is no tokenizer beside the weights")
+        name = "hf-" + re.sub(r"[^\w.-]+", "-", source).strip("-")
+        return Weights(name, model, nnx.split(model)[1], tokenizer)
+    if not re.fullmatch(r"initial|\d*", checkpoint):
+        raise config.ConfigError(f"--checkpoint={checkpoint}: give a STEP, initial or hf:PATH")
+    if checkpoint != "initial" and (workdir / "checkpoints").is_dir():
+        with Checkpoints(workdir / "checkpoints", keep=1, writable=False) as checkpoints:
+            step = int(checkpoint) if checkpoint else checkpoints.latest()
+            if step is not None:
+                model, tokenizer = policy.load(settings, workdir, mesh)
+                learner = Learner(model, settings.learner, ROLES, mesh)
+                learner.state, _ = checkpoints.restore(step, learner.state)
+                return Weights(f"step-{step}", model, learner.params, tokenizer)
+    if checkpoint not in ("", "initial"):
+        raise CheckpointError(f"{workdir}: no checkpoints, so no step {checkpoint}")
+    if settings.warm_start.enabled and not (workdir / policy.INITIAL).exists():
+        # Not into the run directory, which may have to begin with other settings.
+        with tempfile.TemporaryDirectory() as folder:
+            stage.taught(settings, Path(folder) / policy.INITIAL, progress)
+            model, tokenizer = policy.load(settings, Path(folder), mesh)
+    else:
+        model, tokenizer = policy.load(settings, workdir, mesh)
+    return Weights("initial", model, nnx.split(model)[1], tokenizer)
+
+
+def fingerprint(params: nnx.State) -> str:
+    """Tells weights apart: a digest over, for each array, its place, shape, dtype and bit sum."""
+
+    @jax.jit
+    def bit_sum(array: jax.Array) -> jax.Array:
+        words = {1: jnp.uint8, 2: jnp.uint16, 4: jnp.uint32}[array.dtype.itemsize]
+        return jnp.sum(jax.lax.bitcast_convert_type(array, words), dtype=jnp.uint32)
+
+    digest = hashlib.sha256()
+    for place, array in jax.tree.leaves_with_path(params):
+        facts = (jax.tree_util.keystr(place), array.shape, str(array.dtype), int(bit_sum(array)))
+        digest.update(repr(facts).encode())
+    return digest.hexdigest()[:16]
+
+
+@contextlib.contextmanager
+def sampling(weights: Weights, settings: config.Config, out: Path) -> Iterator[Sampler]:
+    """A sampler of the policy, as ``config.sampler`` says.
+
+    Raises:
+      ConfigError: its cache cannot hold one dialogue.
+      NoServer: there is no server.
+    """
+    wanted = settings.sampler
+    sampler: NativeSampler | SGLangSampler
+    if wanted.kind == "native":
+        try:
+            sampler = NativeSampler(weights.model, wanted, settings.seed)
+        except ValueError as error:
+            raise config.ConfigError(str(error)) from error
+        sampler.update(weights.params, 0)
+        yield sampler
+        return
+    dtype = settings.model.compute_dtype
+    architecture, tokenizer = weights.model.config, weights.tokenizer
+    with SGLangSampler(architecture, tokenizer, wanted, dtype, settings.seed, out) as sampler:
+        sampler.update(weights.params, 0)
+        yield sampler
+
+
+async def score(
+    benchmark: Benchmark,
+    talker: SamplerPolicy,
+    facts: dict[str, Any],
+    folder: Path,
+    limit: int,
+    jobs: int,
+    progress: RunProgress,
+) -> None:
+    """Scores a policy on a benchmark, or on what is left of it, and prints the table.
+
+    Raises:
+      Absent: the benchmark's data is not here.
+      Mixed: ``folder`` holds results made otherwise.
+      Broken: the policy answers nobody any more.
+    """
+    items = benchmark.items()
+    chosen = runner.choose(items, limit)
+    decoding = dataclasses.asdict(benchmark.params)
+    protocol = {"benchmark": benchmark.name} | benchmark.protocol()
+    protocol |= {"decoding": decoding, "prompts": talker.protocol(), "policy": facts}
+    with Results(folder, protocol) as results:
+        left = [item for item in chosen if item.name not in results.outcomes]
+        progress.phase(benchmark.title, len(left))
+        await runner.run(benchmark, left, talker, jobs, results.add, progress)
+        outcomes = [results.outcomes[item.name] for item in chosen]
+        summary = scores.summary(items, outcomes)
+        path = results.finish(summary)
+    progress.console.print(scores.table(benchmark.title, items, outcomes, benchmark.paper))
+    _list(summary["faults"], progress.console)
+    progress.step(f"{benchmark.name}: written to {path}")
+
+
+def _list(faults: dict[str, str], console: Console) -> None:
+    """Names what was lost without being judged."""
+    for item, fault in list(faults.items())[:SHOWN]:
+        console.print(f"  lost: {item}: {fault}", highlight=False, markup=False, soft_wrap=True)
+    if len(faults) > SHOWN:
+        console.print(f"  and {len(faults) - SHOWN} more, listed in result.json")
+
+
+async def evaluate(
+    settings: config.Config,
+    workdir: Path,
+    names: Sequence[str],
+    checkpoint: str,
+    limit: int,
+    out: Path | None,
+    console: Console,
+) -> int:
+    """Scores the policy on every benchmark whose data is here; how many those were."""
+    benchmarks = registry.find(names)
+    with RunProgress("benchmark", len(benchmarks), console=console) as progress:
+        weights = load(settings, workdir, checkpoint, progress)
+        out = out or workdir / "evaluation" / weights.name
+        options = {"enable_thinking": settings.model.thinking}
+        renderer = Renderer(weights.tokenizer, template_options=options)
+        facts = {
+            "name": weights.name,
+            "weights": fingerprint(weights.params),
+            "compute_dtype": settings.model.compute_dtype,
+            "thinking": settings.model.thinking,
+            "sampler": settings.sampler.kind,
+            "seed": settings.seed,
+            "spade_jax": spade_jax.__version__,
+        }
+        done = 0
+        with sampling(weights, settings, out) as sampler:
+            talker = SamplerPolicy(sampler, renderer, settings.sampler.context)
+            native = settings.sampler.kind == "native"
+            jobs = settings.sampler.slots if native else settings.sampler.in_flight
+            for benchmark in benchmarks:
+                folder = out / benchmark.name
+                try:
+                    await score(benchmark, talker, facts, folder, limit, jobs, progress)
+                    done += 1
+                except Absent as absent:
+                    progress.step(f"{benchmark.name}: SKIPPED, not scored: {absent}")
+    return done

@@ -1,0 +1,227 @@
+"""The entry point: from a config to a table; continued, skipped, with any of the policies."""
+
+import asyncio
+import dataclasses
+import io
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import jax
+import pytest
+from flax import nnx
+from rich.console import Console
+
+from spade_jax import config, evaluation, policy
+from spade_jax.benchmarks import bfcl, registry
+from spade_jax.benchmarks.interface import Absent, Item, Outcome
+from spade_jax.benchmarks.results import Mixed
+from spade_jax.learner.checkpoint import CheckpointError, Checkpoints
+from spade_jax.learner.step import Learner
+from spade_jax.models import huggingface, loading
+from spade_jax.progress import RunProgress
+from spade_jax.sampling.interface import SamplingParams
+from spade_jax.selfplay.batch import ROLES
+from tests.conftest import make_byte_tokenizer
+
+ROOT = Path(__file__).parents[1]
+
+
+class Echo:
+    """Won by a reply whose first letter is even; counts its attempts."""
+
+    name, title = "echo", "Echo"
+    params = SamplingParams(max_tokens=3, temperature=1.0)
+    paper = {}  # noqa: RUF012
+    attempts = 0
+
+    async def __aenter__(self):
+        return self
+
+    async def __aexit__(self, *_):
+        pass
+
+    def items(self):
+        return [Item(f"{column}{index}", column, {}) for column in "ab" for index in range(4)]
+
+    def protocol(self):
+        return {"rules": "none"}
+
+    async def attempt(self, item, policy):
+        Echo.attempts += 1
+        messages = [{"role": "user", "content": item.name}]
+        async with policy.talk(f"echo/{item.name}", self.params, messages) as talk:
+            reply = await talk.reply()
+        won = bool(reply) and ord(reply[0]) % 2 == 0
+        return Outcome(item.name, item.column, won, "" if won else "odd", "", {"reply": reply})
+
+
+class Gone(Echo):
+    name = "gone"
+
+    def items(self):
+        raise Absent("the file is not here", "pip install gone")
+
+
+@pytest.fixture(scope="module")
+def settings(tmp_path_factory):
+    """A tiny model in a folder, its tokenizer beside it."""
+    values = config.default_config()
+    values.model.architecture = {
+        "model_type": "qwen3",
+        "hidden_size": 16,
+        "intermediate_size": 32,
+        "num_hidden_layers": 1,
+        "num_attention_heads": 2,
+        "num_key_value_heads": 1,
+        "head_dim": 8,
+        "max_position_embeddings": 512,
+        "initializer_range": 0.5,
+        "tie_word_embeddings": True,
+        "vocab_size": 259,
+    }
+    values.designer.max_tokens = values.hints.max_tokens = values.corpus.max_tokens = 32
+    values.agent.update(max_tokens=32, max_episode_tokens=512)
+    values.sampler.update(slots=4, context=512, cache_mb=16, decode_steps=4)
+    values.learner.update(row_length=512, rows=1, remat=False)
+    tiny = config.from_config_dict(values)
+    model, _ = loading.load(tiny.model, tiny.seed)
+    folder, tokenizer = tmp_path_factory.mktemp("model") / "tiny", make_byte_tokenizer()
+    wanted = huggingface.with_tokens(model.config, tokenizer)
+    huggingface.save(folder, wanted, nnx.split(model)[1], tokenizer)
+    found = dataclasses.replace(tiny.model, source=str(folder))
+    return dataclasses.replace(tiny, model=found)
+
+
+@pytest.fixture(autouse=True)
+def benchmarks(monkeypatch):
+    Echo.attempts = 0
+    monkeypatch.setattr(registry, "BENCHMARKS", {"echo": Echo, "gone": Gone})
+
+
+def run(settings, workdir, names=("echo",), checkpoint="", limit=0, out=None):
+    """How many were scored, and what was printed."""
+    console = Console(width=200, file=io.StringIO())
+    done = asyncio.run(
+        evaluation.evaluate(settings, workdir, names, checkpoint, limit, out, console)
+    )
+    return done, console.file.getvalue()
+
+
+def replies(folder):
+    lines = (folder / "items.jsonl").read_text().splitlines()
+    return {row["item"]: row["record"]["reply"] for row in map(json.loads, lines)}
+
+
+def test_a_run_is_continued_and_the_same(settings, tmp_path):
+    done, printed = run(settings, tmp_path / "whole")
+    assert done == 1
+    whole = tmp_path / "whole" / "evaluation" / "initial" / "echo"
+    assert Echo.attempts == 8
+    assert "PARTIAL" not in printed
+
+    _, printed = run(settings, tmp_path / "parts", limit=3)
+    assert "PARTIAL, 3 of 8" in printed
+    parts = tmp_path / "parts" / "evaluation" / "initial" / "echo"
+    assert json.loads((parts / "result.json").read_text())["partial"]
+    assert Echo.attempts == 8 + 3
+    run(settings, tmp_path / "parts")
+    assert Echo.attempts == 8 + 8
+    assert replies(parts) == replies(whole)
+    results = [json.loads((folder / "result.json").read_text()) for folder in (parts, whole)]
+    assert results[0] == results[1]
+    assert not results[0]["partial"]
+    assert results[0]["protocol"]["decoding"]["max_tokens"] == 3
+
+
+def test_other_weights_are_not_taken_for_the_old_ones(settings, tmp_path):
+    run(settings, tmp_path, out=tmp_path / "out")
+    other = dataclasses.replace(settings, seed=1)
+    with pytest.raises(Mixed, match="seed"):
+        run(other, tmp_path, out=tmp_path / "out")
+
+
+def test_absent_data_is_a_skip_with_the_command(settings, tmp_path):
+    done, printed = run(settings, tmp_path, ["gone", "echo"])
+    assert done == 1
+    assert (
+        "gone: SKIPPED, not scored: the file is not here. Get it with: pip install gone" in printed
+    )
+    assert not (tmp_path / "evaluation" / "initial" / "gone").exists()
+
+
+def test_unknown_benchmarks_are_named(tmp_path):
+    """By the command itself, in one line."""
+    command = ["-m", "spade_jax.evaluate", "--config=configs/laptop.py", "--benchmarks=bflc"]
+    done = subprocess.run(
+        [sys.executable, *command, f"--workdir={tmp_path}"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert done.stderr.startswith("ConfigError: --benchmarks=bflc: there are bfcl_multi_turn")
+    assert not list(tmp_path.iterdir())
+
+
+def test_checkpoints_by_step_the_newest_and_none(settings, tmp_path):
+    model, _ = policy.load(settings, tmp_path)
+    learner = Learner(model, settings.learner, ROLES)
+    prints = {"initial": evaluation.fingerprint(learner.params)}
+    with Checkpoints(tmp_path / "checkpoints", keep=2) as checkpoints:
+        for step in (1, 2):
+            learner.params = jax.tree.map(lambda array: 2 * array, learner.params)
+            prints[f"step-{step}"] = evaluation.fingerprint(learner.params)
+            checkpoints.save(step, learner.state, {})
+    assert len(set(prints.values())) == 3
+    with RunProgress("test", 1, console=Console(quiet=True)) as progress:
+        found = {
+            asked: evaluation.load(settings, tmp_path, asked, progress)
+            for asked in ("", "1", "2", "initial", f"hf:{settings.model.source}")
+        }
+        with pytest.raises(CheckpointError, match="complete steps here: 1, 2"):
+            evaluation.load(settings, tmp_path, "3", progress)
+        with pytest.raises(CheckpointError, match="no checkpoints, so no step 3"):
+            evaluation.load(settings, tmp_path / "nowhere", "3", progress)
+        with pytest.raises(config.ConfigError, match="give a STEP"):
+            evaluation.load(settings, tmp_path, "newest", progress)
+    assert [found[asked].name for asked in ("", "1", "2")] == ["step-2", "step-1", "step-2"]
+    for asked in ("", "1", "2", "initial"):
+        weights = found[asked]
+        assert evaluation.fingerprint(weights.params) == prints[weights.name]
+    hub = found[f"hf:{settings.model.source}"]
+    assert evaluation.fingerprint(hub.params) == prints["initial"]
+    assert hub.name.startswith("hf-")
+
+
+def test_a_policy_that_no_run_has_taught_is_taught_elsewhere(settings, tmp_path, monkeypatch):
+    def taught(asked, folder, progress):
+        assert asked == wanted
+        shutil.copytree(settings.model.source, folder)
+
+    monkeypatch.setattr(evaluation.stage, "taught", taught)
+    scratch = dataclasses.replace(settings.model, source="scratch")
+    warm_start = dataclasses.replace(settings.warm_start, enabled=True)
+    wanted = dataclasses.replace(settings, model=scratch, warm_start=warm_start)
+    with RunProgress("test", 1, console=Console(quiet=True)) as progress:
+        found = evaluation.load(wanted, tmp_path, "", progress)
+        same = evaluation.load(settings, tmp_path, "initial", progress)
+    assert evaluation.fingerprint(found.params) == evaluation.fingerprint(same.params)
+    assert not list(tmp_path.iterdir())
+
+
+def test_bfcl_is_scored_with_a_tiny_model(settings, tmp_path, monkeypatch):
+    """Its context is far too small for the descriptions: a loss each, listed, and no zero more."""
+    monkeypatch.setattr(registry, "BENCHMARKS", {"bfcl_multi_turn": bfcl.BFCLMultiTurn})
+    done, printed = run(settings, tmp_path, ["bfcl_multi_turn"], limit=4)
+    assert done == 1
+    assert "PARTIAL, 4 of 800" in printed
+    assert "context: " in printed
+    path = tmp_path / "evaluation" / "initial" / "bfcl_multi_turn" / "result.json"
+    result = json.loads(path.read_text())
+    assert len(result["faults"]) == 4
+    assert result["protocol"]["data"] == bfcl.DIGEST
+    assert result["protocol"]["decoding"]["temperature"] == 0.001
