@@ -152,19 +152,9 @@ def test_absent_data_is_a_skip_with_the_command(settings, tmp_path):
     assert not (tmp_path / "evaluation" / "initial" / "gone").exists()
 
 
-def test_unknown_benchmarks_are_named(tmp_path):
-    """By the command itself, in one line."""
-    command = ["-m", "spade_jax.evaluate", "--config=configs/laptop.py", "--benchmarks=bflc"]
-    done = subprocess.run(
-        [sys.executable, *command, f"--workdir={tmp_path}"],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 1
-    assert done.stderr.startswith("ConfigError: --benchmarks=bflc: there are bfcl_multi_turn")
-    assert not list(tmp_path.iterdir())
+def test_unknown_benchmarks_are_named(settings, tmp_path):
+    with pytest.raises(config.ConfigError, match=r"--benchmarks=bflc: there are echo, gone"):
+        run(settings, tmp_path, ["bflc"])
 
 
 def test_checkpoints_by_step_the_newest_and_none(settings, tmp_path):
@@ -213,15 +203,26 @@ def test_a_policy_that_no_run_has_taught_is_taught_elsewhere(settings, tmp_path,
     assert not list(tmp_path.iterdir())
 
 
-def test_bfcl_is_scored_with_a_tiny_model(settings, tmp_path, monkeypatch):
-    """Its context is far too small for the descriptions: a loss each, listed, and no zero more."""
-    monkeypatch.setattr(registry, "BENCHMARKS", {"bfcl_multi_turn": bfcl.BFCLMultiTurn})
-    done, printed = run(settings, tmp_path, ["bfcl_multi_turn"], limit=4)
-    assert done == 1
-    assert "PARTIAL, 4 of 800" in printed
-    assert "context: " in printed
-    path = tmp_path / "evaluation" / "initial" / "bfcl_multi_turn" / "result.json"
-    result = json.loads(path.read_text())
+def test_the_command_scores_bfcl(settings, tmp_path):
+    """The tiny model has no room for the functions: a loss each, listed."""
+    done = subprocess.run(
+        [
+            *(sys.executable, "-m", "spade_jax.evaluate", "--config=configs/laptop.py:hf"),
+            *("--benchmarks=bfcl_multi_turn", "--limit=4", "--context=512", "--config.seed=3"),
+            *(f"--checkpoint=hf:{settings.model.source}", f"--workdir={tmp_path}"),
+            f"--out={tmp_path}/out",
+        ],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "PARTIAL, 4 of 800" in done.stdout
+    result = json.loads((tmp_path / "out" / "bfcl_multi_turn" / "result.json").read_text())
     assert len(result["faults"]) == 4
-    assert result["protocol"]["data"] == bfcl.DIGEST
-    assert result["protocol"]["decoding"]["temperature"] == 0.001
+    assert all(fault.endswith("of at most 512") for fault in result["faults"].values())
+    protocol = result["protocol"]
+    assert protocol["data"] == bfcl.DIGEST
+    assert protocol["decoding"]["temperature"] == 0.001
+    assert protocol["policy"]["seed"] == 3
