@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from types import MappingProxyType
 
 import jax
 import pytest
@@ -34,7 +35,7 @@ class Echo:
 
     name, title = "echo", "Echo"
     params = SamplingParams(max_tokens=3, temperature=1.0)
-    paper = {}  # noqa: RUF012
+    paper = MappingProxyType({})
     attempts = 0
 
     async def __aenter__(self):
