@@ -125,6 +125,7 @@ def test_every_call_and_fault_is_the_same(cluster):
         seen += [await tried(host.reset(handle, 2)), await tried(host.open("\ud800"))]
         seen += [await tried(host.open("1 / 0")), await tried(host.open(TALKATIVE, folder=True))]
         handle = await host.open(TALKATIVE)
+        seen += [await tried(host.solution(handle))]
         seen += [await tried(host.play(handle, 3, ["a", "b", "leave", "c"]))]
         seen += [await tried(host.play(handle, 3, ["a"])), await tried(host.output(handle))]
         await host.close(handle)
