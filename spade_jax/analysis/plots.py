@@ -52,11 +52,11 @@ def arms(axes: Axes, environments: Sequence[Mapping[str, Any]]) -> None:
         axes.plot([plain, hinted], [place, place], color=QUIET, zorder=1)
         axes.scatter([plain], [place], color=PLAIN, label=None if place else "plain")
         axes.scatter([hinted], [place], color=HINTED, marker="D", label=None if place else "hinted")
-    axes.set_yticks(range(len(paired)), [f"{item['name']}, {item['skill']}" for item in paired])
+    axes.set_yticks(range(len(paired)), [item["name"] for item in paired])
     axes.tick_params(axis="y", labelsize=7)
     axes.set(xlabel="mean return")
     if paired:
-        axes.legend()
+        axes.legend(loc="upper left")
 
 
 def spent_on(axes: Axes, spent: Mapping[int, Spent]) -> None:

@@ -43,7 +43,9 @@ def executed(name, checkout, monkeypatch):
     notebook = read(checkout / "notebooks" / f"{name}.ipynb")
     place = {"metadata": {"path": str(checkout / "notebooks")}}
     # Long enough for the small model's lesson, should nobody have cached it yet.
-    nbclient.NotebookClient(notebook, timeout=900, kernel_name="python3", resources=place).execute()
+    nbclient.NotebookClient(
+        notebook, timeout=900, startup_timeout=300, kernel_name="python3", resources=place
+    ).execute()
     outputs = [output for cell in code(notebook) for output in cell.outputs]
     pictures = [output for output in outputs if "image/png" in output.get("data", {})]
     assert len(pictures) >= PICTURES[name]
