@@ -1,29 +1,71 @@
 """How different programs are from one another, and whether the designer still varies them."""
 
+import dataclasses
 import itertools
 import zlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
+import scipy.sparse
 
 from spade_jax.environments import similarity
 
-BUCKETS = 4096
+BUCKETS = 1 << 16
+POWER = 2
+"""Similarities are raised to this: what all Python programs share would else make strangers alike.
+docs/analysis.md has the sets by which it was chosen."""
+SCALE = 0.2
+"""Width of the Gaussian kernel on embeddings of unit length, chosen the same way."""
+DRAWS = 20
 
 
-def kernel(sources: Sequence[str]) -> np.ndarray:
+@dataclasses.dataclass(frozen=True)
+class Score:
+    """Vendi score over n, in [1/n, 1]: mean over subsets of ``size`` and 95 % of them."""
+
+    mean: float
+    low: float
+    high: float
+    size: int
+
+
+def kernel(
+    sources: Sequence[str], embed: Callable[[Sequence[str]], np.ndarray] | None = None
+) -> np.ndarray:
+    """How alike programs are: a positive semidefinite float64 [n, n] in [0, 1], diagonal 1.
+
+    By default the cosine of their sets of token trigrams, hashed to ``BUCKETS``, to the power of
+    ``POWER``. With ``embed``, which gives a vector for each source [n, d], a Gaussian of width
+    ``SCALE`` of the distance between the vectors brought to length 1.
+    """
+    if embed is None:
+        result = trigram_cosines(sources) ** POWER
+    else:
+        vectors = np.asarray(embed(sources), np.float64)
+        unit = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+        squared = np.clip(2 - 2 * unit @ unit.T, 0.0, None)  # of the distance
+        result = np.exp(-squared / (2 * SCALE**2))
+    np.fill_diagonal(result, 1.0)
+    return result
+
+
+def trigram_cosines(sources: Sequence[str]) -> np.ndarray:
     """Cosine similarities [n, n] of the programs' sets of token trigrams, hashed to ``BUCKETS``.
 
-    Float64 in [0, 1], with ones on the diagonal. Trigrams that share a bucket by chance raise a
-    similarity by about trigrams / ``BUCKETS``: 0.05 for two programs of 200.
+    Trigrams that share a bucket by chance raise a similarity by about trigrams / ``BUCKETS``:
+    0.003 for two programs of 200.
     """
-    counts = np.zeros((len(sources), BUCKETS))
-    for row, source in zip(counts, sources, strict=True):
-        for trigram in similarity.trigrams(source):
-            row[zlib.crc32(repr(trigram).encode()) % BUCKETS] += 1
-    norms = np.linalg.norm(counts, axis=1, keepdims=True)
-    unit = counts / np.where(norms == 0, 1, norms)
-    result = np.clip(unit @ unit.T, 0.0, 1.0)
+    places = [
+        [zlib.crc32(repr(trigram).encode()) % BUCKETS for trigram in similarity.trigrams(source)]
+        for source in sources
+    ]
+    rows = np.repeat(np.arange(len(places)), [len(each) for each in places])
+    columns = np.fromiter(itertools.chain.from_iterable(places), int)
+    shape = (len(places), BUCKETS)
+    counts = scipy.sparse.csr_array((np.ones(len(columns)), (rows, columns)), shape=shape)
+    norms = np.sqrt(counts.multiply(counts).sum(axis=1))
+    norms = np.where(norms == 0, 1, norms)
+    result = np.clip((counts @ counts.T).toarray() / norms[:, None] / norms, 0.0, 1.0)
     np.fill_diagonal(result, 1.0)
     return result
 
@@ -37,6 +79,20 @@ def vendi(kernel_nn: np.ndarray) -> float:
     values = np.linalg.eigvalsh(kernel_nn / len(kernel_nn))
     values = values[values > 1e-12]
     return float(np.exp(-np.sum(values * np.log(values))))
+
+
+def vendi_over_n(kernel_nn: np.ndarray, size: int, seed: int = 0) -> Score:
+    """The score of subsets of ``size``, so that sets of different n can be compared.
+
+    The score over n falls with n: only scores of equal ``size`` say something of one another.
+    """
+    if not 1 <= size <= len(kernel_nn):
+        raise ValueError(f"size is {size}; there are {len(kernel_nn)} programs")
+    rng = np.random.default_rng(seed)
+    subsets = [rng.choice(len(kernel_nn), size, replace=False) for _ in range(DRAWS)]
+    scores = [vendi(kernel_nn[np.ix_(subset, subset)]) / size for subset in subsets]
+    low, high = np.quantile(scores, [0.025, 0.975])
+    return Score(float(np.mean(scores)), float(low), float(high), size)
 
 
 def longest_repetition(kernel_nn: np.ndarray, threshold: float) -> int:
