@@ -44,7 +44,7 @@ def executed(name, checkout, monkeypatch):
     place = {"metadata": {"path": str(checkout / "notebooks")}}
     # Long enough for the small model's lesson, should nobody have cached it yet.
     nbclient.NotebookClient(
-        notebook, timeout=900, startup_timeout=300, kernel_name="python3", resources=place
+        notebook, timeout=1800, startup_timeout=300, kernel_name="python3", resources=place
     ).execute()
     outputs = [output for cell in code(notebook) for output in cell.outputs]
     pictures = [output for output in outputs if "image/png" in output.get("data", {})]
