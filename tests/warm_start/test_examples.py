@@ -65,6 +65,17 @@ def test_designer_replies_are_new_programs_on_their_document(built):
         assert name not in asked
 
 
+def test_requests_show_whatever_memory_may_hold():
+    """Exemplars, environments to avoid, both or neither: a skill may have either alone."""
+    rng, documents = random.Random(0), corpus.pydoc_documents()
+    shown = set()
+    for _ in range(60):
+        request = examples.designer_example(settings(), documents, rng).messages[0]["content"]
+        avoided = any(f"{verdict} " in request for verdict in ("too easy", "too hard"))
+        shown.add(("```" in request, avoided))
+    assert shown == {(False, False), (False, True), (True, False), (True, True)}
+
+
 def test_designer_replies_pass_validation(built):
     async def run():
         async with EnvironmentHost(config.Sandbox()) as host:

@@ -105,6 +105,36 @@ def test_games_are_varied_and_repeatable(family):
 
 
 @pytest.mark.parametrize("family", FAMILIES, ids=NAMES)
+def test_every_family_is_won_in_every_way(family):
+    shown = {
+        phrase
+        for game in games(family, 40)
+        for phrase in ("done, ", "in a row, ", "lives, ")
+        if phrase in game.source
+    }
+    assert len(shown) == 3
+
+
+def test_without_room_for_a_wrong_guess_half_of_the_plays_win():
+    async def work(host):
+        returns = []
+        for number, family in enumerate(FAMILIES):
+            for game in games(family, 4, seed=number):
+                handle = await host.open(game.source)
+                values = [
+                    await episode(host, handle, game.player(1.0, random.Random(seed), None), seed)
+                    for seed in range(8)
+                ]
+                await host.close(handle)
+                returns += [values] if min(values) < max(values) or not max(values) else []
+        return returns
+
+    unsure = in_sandbox(work)
+    assert len(unsure) > 20
+    assert 0.4 < statistics.mean(statistics.mean(values) for values in unsure) < 0.6
+
+
+@pytest.mark.parametrize("family", FAMILIES, ids=NAMES)
 def test_a_program_is_short_and_its_snippet_in_memory_whole(family):
     for game in games(family, 12):
         assert len(game.source) < config.Memory().snippet
