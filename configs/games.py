@@ -17,10 +17,11 @@ Sizes: ``4b`` (Qwen3-4B-Instruct-2507, the default), ``8b`` (Qwen3-8B) and ``30b
 
 Topology: a TPU slice is a word too (``v5p:4x4x4``); each size has those of ``SLICES``, the first if
 none is named; docs/compile.md says how to learn what it needs. The published runs took one node of
-8 accelerators of 80 GB; for other devices than TPUs set ``config.mesh``, ``config.learner.rows``
-and ``config.model.attention=xla``. Expect 400 iterations of up to 384 agent and, every fourth, 24
-designer trajectories. The corpus is built once beforehand (docs/data.md). Where these figures
-differ from the published ones, docs/method.md says why.
+8 accelerators of 80 GB; for other devices than TPUs set ``config.mesh``, ``config.learner.rows``,
+``config.model.attention=xla`` and, for 30b, ``config.model.experts=ragged_dot``. Expect 400
+iterations of up to 384 agent and, every fourth, 24 designer trajectories. The corpus is built once
+beforehand (docs/data.md). Where these figures differ from the published ones, docs/method.md says
+why.
 """
 
 from spade_jax import config as config_lib
