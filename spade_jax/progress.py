@@ -1,13 +1,23 @@
-"""Progress on the terminal: live bars on a terminal, now and then a line anywhere else."""
+"""Progress on the terminal: a live view on a terminal, now and then a line anywhere else."""
 
+import contextlib
+import os
 import time
+from collections.abc import Sequence
+from pathlib import Path
 from types import TracebackType
 
-from rich.console import Console
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.text import Text
+
+from spade_jax.messages import Messages
 
 HEARTBEAT = 15.0
 """Seconds of silence after which a line is printed where there is no terminal."""
+WARNINGS = 3
+"""So many of the last ones stay in the live view."""
 
 
 def duration(seconds: float) -> str:
@@ -22,9 +32,20 @@ class RunProgress:
 
     Time left of the steps comes from the mean duration of those finished in this process (the
     first, which compiles, counts only while it is alone); that of a phase from its own pace.
+
+    Under the bars of a terminal stand what :meth:`show` was given and the last warnings. Whatever
+    is printed meanwhile appears above them; so does standard error, which goes through
+    ``messages``, a file that keeps it.
     """
 
-    def __init__(self, title: str, steps: int, done: int = 0, console: Console | None = None):
+    def __init__(
+        self,
+        title: str,
+        steps: int,
+        done: int = 0,
+        console: Console | None = None,
+        messages: Path | None = None,
+    ):
         self.console = console or Console()
         self._title, self._steps, self._done = title, steps, done
         self._durations: list[float] = []
@@ -37,13 +58,27 @@ class RunProgress:
             TimeElapsedColumn(),
             TextColumn("{task.fields[left]}"),
             console=self.console,
-            disable=not self.console.is_terminal,
         )
         self._overall = self._bars.add_task(title, total=steps, completed=done, left="")
         self._current = self._bars.add_task("", total=None, visible=False, left="")
+        self._shown: Sequence[RenderableType] = ()
+        self._warnings: tuple[str, ...] = ()
+        terminal = self.console.is_terminal and not self.console.is_dumb_terminal
+        self._live = terminal and not self.console.quiet
+        self._messages = messages
+        self._open = contextlib.ExitStack()
 
     def __enter__(self) -> "RunProgress":
-        self._bars.start()
+        with contextlib.ExitStack() as opening:
+            path = self._messages if self._live and os.isatty(2) else None
+            if self._live:
+                live = Live(
+                    console=self.console, get_renderable=self._view, redirect_stderr=path is None
+                )
+                opening.enter_context(live)
+            if path:
+                opening.enter_context(Messages(path, self.warn))
+            self._open = opening.pop_all()
         return self
 
     def __exit__(
@@ -52,7 +87,7 @@ class RunProgress:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._bars.stop()
+        self._open.close()
 
     def phase(self, name: str, total: int) -> None:
         """Announces a phase of the current step, made of ``total`` items."""
@@ -69,7 +104,7 @@ class RunProgress:
         pace = (now - self._phase_started) / self._phase_done
         left = f"{duration((self._phase_total - self._phase_done) * pace)} left"
         self._bars.update(self._current, completed=self._phase_done, left=left)
-        if not self.console.is_terminal and now - self._spoke > HEARTBEAT:
+        if not self._live and now - self._spoke > HEARTBEAT:
             self._say(f"{self._phase} {self._phase_done}/{self._phase_total}  ({left})")
 
     def step(self, message: str) -> None:
@@ -83,7 +118,25 @@ class RunProgress:
         self._bars.update(self._overall, completed=self._done, left=f"{left} left")
         self._say(f"{message}  ({left} left)")
 
+    def show(self, *parts: RenderableType) -> None:
+        """What is to stand under the bars of a terminal from now on."""
+        self._shown = parts
+
+    def warn(self, message: str) -> None:
+        """Prints a line that stays in sight for a while."""
+        self._warnings = (*self._warnings, message)[-WARNINGS:]
+        self._print(message)
+
+    def _view(self) -> Group:
+        warnings = [
+            Text(f"! {message}", "yellow", overflow="ellipsis", no_wrap=True)
+            for message in self._warnings
+        ]
+        return Group(self._bars.get_renderable(), *self._shown, *warnings)
+
     def _say(self, message: str) -> None:
         self._spoke = time.monotonic()
-        place = f"{self._title} {self._done}/{self._steps}"
-        self.console.print(f"{place}  {message}", highlight=False, soft_wrap=True, markup=False)
+        self._print(f"{self._title} {self._done}/{self._steps}  {message}")
+
+    def _print(self, line: str) -> None:
+        self.console.print(line, highlight=False, soft_wrap=True, markup=False)

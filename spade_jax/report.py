@@ -4,8 +4,11 @@
     python -m spade_jax.report --workdir=runs/first --workdir=runs/second --out=both.html
     python -m spade_jax.report --workdir=runs/first --watch=30
 
+    python -m spade_jax.report --workdir=runs/sweep --figures
+
 With ``--watch`` the page is written anew every so many seconds, and loads itself again, until the
-runs have done their iterations.
+runs have done their iterations. With ``--figures`` (extra ``notebooks``) the paper's figures are
+drawn instead, as PNG, into ``--out``, by default ``figures`` in the first DIR: docs/report.md.
 """
 
 import argparse
@@ -26,6 +29,18 @@ def write(workdirs: Sequence[Path], out: Path, reload_seconds: int = 0) -> None:
     temporary.replace(out)
 
 
+def draw(workdirs: Sequence[Path], folder: Path) -> None:
+    """Writes the paper's figures and says what they lack."""
+    try:
+        from spade_jax.analysis import evaluations, figures
+    except ModuleNotFoundError as error:
+        if error.name != "matplotlib":
+            raise
+        sys.exit("--figures draws with matplotlib: pip install 'matplotlib>=3.9,<4'")
+    for name, missing in figures.write(evaluations.variants(workdirs), folder).items():
+        print(f"{folder / name}.png: {f'NOT DRAWN. {missing}' if missing else 'drawn'}")
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     raw = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(
@@ -33,10 +48,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
     )
     parser.add_argument("--workdir", type=Path, action="append", required=True, metavar="DIR")
     parser.add_argument("--out", type=Path, help="the page; else report.html in the first DIR")
+    parser.add_argument("--figures", action="store_true", help="the paper's, of runs and sweeps")
     parser.add_argument("--watch", type=int, default=0, metavar="SECONDS")
     chosen = parser.parse_args(arguments)
     out = chosen.out or chosen.workdir[0] / "report.html"
     try:
+        if chosen.figures:
+            draw(chosen.workdir, chosen.out or chosen.workdir[0] / "figures")
+            return
         while chosen.watch and not all(run.finished(workdir) for workdir in chosen.workdir):
             write(chosen.workdir, out, chosen.watch)
             print(f"{out}: written; again in {chosen.watch} s", flush=True)

@@ -8,10 +8,15 @@ from typing import Any
 
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from spade_jax.progress import duration
+from spade_jax.selfplay.ledger import Ledger
+from spade_jax.selfplay.state import Environment
 
 PHASES = ("design", "hint", "play", "learn", "weights")
+LATEST = 8
+"""Environments in :func:`latest`."""
 
 
 class RunFailed(Exception):
@@ -50,6 +55,37 @@ def line(row: Mapping[str, Any]) -> str:
     ]
     parts.append(f"trained {row['agent/trained']} + {row['designer/trained']}")
     return ", ".join(parts)
+
+
+def warnings(row: Mapping[str, Any]) -> list[str]:
+    """What in one iteration somebody should look at, a line each (docs/troubleshooting.md)."""
+    found = []
+    if empty := row["environments/asked"] - row["environments/accepted"]:
+        found.append(f"{empty} of {row['environments/asked']} slots hold no environment")
+    elif not row["environments/mixed"]:
+        found.append("no environment had plain returns that differ: play taught nothing")
+    if dropped := sum(row.get(f"episodes/{arm}_dropped", 0) for arm in ("plain", "hinted")):
+        found.append(f"{dropped} episodes dropped")
+    if faults := row.get("sampler/faults", 0):
+        found.append(f"{faults:.0f} faults of SGLang servers")
+    return [f"iteration {row['iteration']}: {each}" for each in found]
+
+
+def latest(environments: Sequence[Environment], ledger: Ledger) -> Table:
+    """The last environments of the set in play, with the mean returns of their plays so far."""
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
+    table.add_column(
+        f"environment ({len(environments)} in play)", no_wrap=True, overflow="ellipsis"
+    )
+    table.add_column("skill", no_wrap=True, overflow="ellipsis")
+    for name in ("win rate", "hinted", "plays"):
+        table.add_column(name, justify="right")
+    for environment in environments[-LATEST:]:
+        returns = {arm: ledger.returns(environment.sha, arm) for arm in ("plain", "hinted")}
+        means = [f"{statistics.fmean(each):.2f}" if each else "–" for each in returns.values()]
+        plays = str(len(returns["plain"]))
+        table.add_row(Text(environment.name), Text(environment.skill), *means, plays)
+    return table
 
 
 def show(rows: Sequence[Mapping[str, Any]], workdir: Path, console: Console) -> None:

@@ -127,7 +127,8 @@ async def _train(
     supply = _supply(settings, records, console)
     several, first = exchange.count > 1, exchange.index == 0
     mesh = sharding.make_mesh(settings.mesh) if several or settings.mesh != config.Mesh() else None
-    with RunProgress("warm start", 1, console=console) as progress:
+    messages = workdir / "messages.txt" if records else None
+    with RunProgress("warm start", 1, console=console, messages=messages) as progress:
         model, tokenizer = await policy.prepare(settings, workdir, progress, mesh, exchange)
         progress.step("the initial policy is ready")
     renderer = Renderer(tokenizer, template_options={"enable_thinking": settings.model.thinking})
@@ -154,7 +155,9 @@ async def _train(
             console.print(str(host.report), highlight=False, markup=False)
             with (
                 _sampling(model, tokenizer, settings, workdir) as (sampler, sampler_metrics),
-                RunProgress("iteration", settings.iterations, state.iteration, console) as bar,
+                RunProgress(
+                    "iteration", settings.iterations, state.iteration, console, messages
+                ) as bar,
                 Trackers(
                     settings.trackers if first else config.Trackers(), workdir, state.iteration
                 ) as trackers,
@@ -173,12 +176,17 @@ async def _train(
                     exchange,
                     supply,
                 )
+                if state.environments:
+                    bar.show(summary.latest(state.environments, state.ledger))
                 async for row in _iterations(cycle, learner, corpus, checkpoints):
                     row |= sampler_metrics()
                     if records:
                         records.metrics(row)
                     trackers.log(row)
+                    bar.show(summary.latest(state.environments, state.ledger))
                     bar.step(summary.line(row))
+                    for warning in summary.warnings(row):
+                        bar.warn(warning)
 
     if records:
         rows = records.read_metrics()
@@ -335,6 +343,11 @@ def refuse_unknown_settings(arguments: Sequence[str]) -> None:
                 sys.exit(f"ConfigError: {error}")
 
 
+def _end(console: Console) -> None:
+    console.show_cursor()  # One of several processes leaves without a word to the live view.
+    processes.end(0)
+
+
 def main(argv: list[str]) -> None:
     del argv
     logging.set_verbosity(logging.WARNING)
@@ -346,8 +359,7 @@ def main(argv: list[str]) -> None:
         validation.modes(settings.validation)
         if _DISTRIBUTED.value:
             processes.join(_COORDINATOR.value, _PROCESSES.value, _PROCESS.value)
-        # Until there is something to save.
-        signal.signal(signal.SIGTERM, lambda *_: processes.end(0))
+        signal.signal(signal.SIGTERM, lambda *_: _end(console))  # Until there is something to save.
         asyncio.run(train(settings, Path(_WORKDIR.value), console, _ALLOW_CONFIG_CHANGE.value))
     except (
         CheckpointError,

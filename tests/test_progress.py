@@ -1,7 +1,18 @@
-"""Time left, heartbeats and the bars, on a clock of the test's own."""
+"""Time left, heartbeats and the bars, on a clock of the test's own; the live view on a terminal.
 
+The terminal is a real one (a pty), and pyte, an emulator, says what stands on its screen.
+"""
+
+import contextlib
 import io
+import os
+import pty
+import signal
+import subprocess
+import sys
+import termios
 
+import pyte
 import pytest
 from rich.console import Console
 
@@ -77,3 +88,113 @@ def test_on_a_terminal_the_bars_name_iteration_and_phase():
     shown = console.file.getvalue()
     for text in ("iteration", "0/3", "play", "1/10"):
         assert text in shown
+
+
+TALKATIVE = """
+import logging, os, signal, sys, time, warnings
+from pathlib import Path
+from rich.table import Table
+from spade_jax.progress import RunProgress
+
+end, path = sys.argv[1:]
+signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+handler = logging.StreamHandler()  # has the standard error of before
+with RunProgress("iteration", 3, messages=Path(path)) as bar:
+    table = Table("environment", "win rate")
+    table.add_row("grid_walk", "0.25")
+    bar.show(table)
+    for number in range(3):
+        bar.phase("play", 4)
+        for item in range(4):
+            time.sleep(0.1)
+            os.write(2, b"library %d.%d\\n" % (number, item))
+            bar.advance()
+        os.system(f"echo child {number} >&2")
+        print("printed", number)
+        handler.emit(logging.LogRecord("a", 30, "f", 1, f"logged {number}", (), None))
+        bar.step("done")
+    bar.warn("look at [this]")
+    warnings.warn("outdated")
+    os.write(2, b"without an end")
+    if end == "error":
+        raise RuntimeError("broken")
+    if end != "whole":
+        print("ready")
+        time.sleep(60)
+"""
+SAID = [
+    *(f"library {number}.{item}" for number in range(3) for item in range(4)),
+    *(f"{who} {number}" for who in ("child", "printed", "logged") for number in range(3)),
+    "without an end",
+]
+
+
+class Terminal:
+    """A program's terminal of 100 columns, and what an emulator makes of what it writes."""
+
+    def __init__(self, command, environment):
+        self._own, theirs = pty.openpty()
+        termios.tcsetwinsize(theirs, (80, 100))
+        self.settings = termios.tcgetattr(theirs)
+        self.process = subprocess.Popen(
+            command, stdin=theirs, stdout=theirs, stderr=theirs, env=environment, process_group=0
+        )
+        os.close(theirs)
+        self._screen = pyte.Screen(100, 80)
+        self._stream = pyte.ByteStream(self._screen)
+
+    def read_until(self, text):
+        """Reads until the text is on the screen; with None until nobody writes any more."""
+        with contextlib.suppress(OSError):  # Linux says so at the end.
+            while text is None or text not in "\n".join(self.lines):
+                self._stream.feed(os.read(self._own, 65536))
+
+    @property
+    def lines(self):
+        return [line.rstrip() for line in self._screen.display if line.strip()]
+
+    @property
+    def as_before(self):
+        """Is the cursor to be seen, at the beginning of a line, and are keys handled as before?"""
+        shown = not self._screen.cursor.hidden and self._screen.cursor.x == 0
+        return shown and termios.tcgetattr(self._own) == self.settings
+
+
+def on_a_terminal(end, path, term="xterm-256color"):
+    environment = {**os.environ, "TERM": term, "PYTHONPATH": os.pathsep.join(sys.path)}
+    return Terminal([sys.executable, "-c", TALKATIVE, end, str(path)], environment)
+
+
+@pytest.mark.parametrize(
+    ("end", "status", "last"),
+    [("whole", 0, ""), ("error", 1, "RuntimeError: broken"), ("SIGINT", -2, "KeyboardInterrupt"),
+     ("SIGTERM", 0, "")],
+)  # fmt: skip
+def test_nothing_tears_the_live_view_and_the_terminal_comes_back(tmp_path, end, status, last):
+    terminal = on_a_terminal(end, tmp_path / "messages.txt")
+    if end.startswith("SIG"):
+        terminal.read_until("ready")
+        os.killpg(terminal.process.pid, signal.Signals[end])
+    terminal.read_until(None)
+    assert terminal.process.wait(60) == status
+    lines = terminal.lines
+    for text in SAID:
+        assert [line for line in lines if line.rstrip(" ") == text] == [text], "\n".join(lines)
+    for once in ("iteration ━", "  play ", " environment ", " grid_walk ", "! without an end"):
+        assert sum(once in line for line in lines) == 1, "\n".join(lines)
+    assert any("3/3" in line and "iteration ━" in line for line in lines)
+    assert [line for line in lines if line.startswith("iteration 3/3  done")]
+    assert last in lines[-1]
+    assert terminal.as_before
+    kept = (tmp_path / "messages.txt").read_text()
+    assert "outdated" in kept
+    assert set(SAID) - set(kept.splitlines()) == {f"printed {number}" for number in range(3)}
+
+
+def test_a_terminal_that_cannot_move_its_cursor_gets_lines(tmp_path):
+    terminal = on_a_terminal("whole", tmp_path / "messages.txt", term="dumb")
+    terminal.read_until(None)
+    assert terminal.process.wait(60) == 0
+    assert "━" not in "".join(terminal.lines)
+    assert [line for line in terminal.lines if line.startswith("iteration 3/3  done")]
+    assert not (tmp_path / "messages.txt").exists()

@@ -7,6 +7,8 @@ import pytest
 from rich.console import Console
 
 from spade_jax import summary
+from spade_jax.selfplay.ledger import Ledger, Play
+from spade_jax.selfplay.state import Environment
 
 WORKDIR = Path("runs/x")
 
@@ -71,3 +73,38 @@ def test_play_that_is_never_undecided_fails():
     summary.check([row(0, mixed=0), row(1, mixed=1)], WORKDIR)
     with pytest.raises(summary.RunFailed, match="nothing could be learned"):
         summary.check([row(0, mixed=0), row(1, mixed=0)], WORKDIR)
+
+
+@pytest.mark.parametrize(
+    ("more", "expected"),
+    [
+        ({}, []),
+        ({"accepted": 4}, ["iteration 1: 2 of 6 slots hold no environment"]),
+        (
+            {"mixed": 0},
+            ["iteration 1: no environment had plain returns that differ: play taught nothing"],
+        ),
+        (
+            {"episodes/plain_dropped": 2, "episodes/hinted_dropped": 1},
+            ["iteration 1: 3 episodes dropped"],
+        ),
+        ({"sampler/faults": 2.0}, ["iteration 1: 2 faults of SGLang servers"]),
+    ],
+)
+def test_warnings_name_what_to_look_at(more, expected):
+    assert summary.warnings(row(1, **more)) == expected
+
+
+def test_the_latest_environments_with_their_win_rates():
+    environments = [
+        Environment(f"sha{i}", f"[{i}]", "Logic", i, 0, "", "", [], sample=None) for i in range(10)
+    ]
+    plays = [("sha8", "plain", 1.0), ("sha8", "plain", 0.5), ("sha8", "hinted", 1.0)]
+    ledger = Ledger(Play(sha, 0, arm, 0, value) for sha, arm, value in plays)
+    console = Console(file=io.StringIO(), width=100)
+    console.print(summary.latest(environments, ledger))
+    head, *rows = (line.split() for line in console.file.getvalue().splitlines())
+    assert head[:4] == ["environment", "(10", "in", "play)"]
+    assert [each[0] for each in rows] == [f"[{i}]" for i in range(2, 10)]
+    assert rows[6] == ["[8]", "Logic", "0.75", "1.00", "2"]
+    assert rows[7] == ["[9]", "Logic", "–", "–", "0"]

@@ -7,6 +7,7 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from spade_jax.analysis.curriculum import HIGH, LOW, Spent
+from spade_jax.analysis.evaluations import Estimate
 from spade_jax.environments.validation import Report
 
 PLAIN, HINTED, QUIET = "#0072b2", "#d55e00", "#999999"
@@ -101,6 +102,63 @@ def places(axes: Axes, place_n2: np.ndarray, kinds: Sequence[str]) -> None:
         axes.scatter(*np.transpose(chosen), color=colour, marker=mark, label=kind)
     axes.set(xticks=[], yticks=[])
     axes.legend(fontsize=7)
+
+
+def lines(axes: Axes, curves: Mapping[str, Mapping[Any, Estimate]], percent: bool = False) -> None:
+    """A line a variant by iteration, with what belongs to its points as a band."""
+    unit = 100 if percent else 1
+    for index, (name, curve) in enumerate(curves.items()):
+        colour = PALETTE[index % len(PALETTE)]
+        places = sorted(curve)
+        mean, low, high = (
+            [unit * getattr(curve[at], end) for at in places] for end in ("mean", "low", "high")
+        )
+        axes.plot(places, mean, "o-", ms=3, color=colour, label=name)
+        axes.fill_between(places, low, high, color=colour, alpha=0.15, linewidth=0)
+    axes.legend(fontsize=7)
+
+
+def bars(axes: Axes, estimates: Mapping[str, Estimate]) -> None:
+    """A bar a variant in per cent, the best on top."""
+    names = sorted(estimates, key=lambda name: estimates[name].mean)
+    for place, name in enumerate(names):
+        each = estimates[name]
+        spread = [[100 * (each.mean - each.low)], [100 * (each.high - each.mean)]]
+        axes.barh(place, 100 * each.mean, xerr=spread, color=PLAIN, capsize=3)
+        axes.annotate(f" {100 * each.mean:.1f}", (0, place), va="center", color="white")
+    axes.set_yticks(range(len(names)), names)
+
+
+def points(axes: Axes, estimates: Mapping[str, tuple[int, Estimate]]) -> None:
+    """A point a variant, by size on a scale of powers, in percentage points."""
+    for size, each in estimates.values():
+        spread = [[100 * (each.mean - each.low)], [100 * (each.high - each.mean)]]
+        axes.errorbar([size], [100 * each.mean], yerr=spread, fmt="o", color=PLAIN, capsize=3)
+    for name, (size, each) in estimates.items():
+        axes.annotate(name, (size, 100 * each.mean), (5, 5), textcoords="offset points", fontsize=7)
+    axes.axhline(0, color=QUIET, linewidth=0.8)
+    axes.set_xscale("log")
+
+
+def strips(axes: Axes, found: Mapping[str, tuple[Sequence[int], bool]]) -> None:
+    """Clusters of programs in the order of writing, a row a variant; an alarm is told."""
+    for row, (clusters, _) in enumerate(found.values()):
+        shades = [PALETTE[cluster % len(PALETTE)] for cluster in clusters]
+        axes.bar(range(len(clusters)), 0.8, 1.0, row - 0.4, color=shades)
+    labels = [
+        f"{name}\nkinds: {len(set(clusters))}{', collapsed' if alarm else ''}"
+        for name, (clusters, alarm) in found.items()
+    ]
+    axes.set_yticks(range(len(found)), labels, fontsize=7)
+    axes.set(ylim=(len(found) - 0.5, -0.5))
+
+
+def instances(axes: Axes, values: Mapping[int, Sequence[float]]) -> None:
+    """A thin line an instance, their mean a thick one; ``values`` by iteration."""
+    places = sorted(values)
+    for one in zip(*(values[at] for at in places), strict=True):
+        axes.plot(places, one, color=QUIET, linewidth=0.5, alpha=0.5)
+    axes.plot(places, [np.mean(values[at]) for at in places], "o-", color=PLAIN, linewidth=2)
 
 
 def _columns(points: Sequence[tuple[float, float]]) -> list[list[float]]:

@@ -11,11 +11,11 @@ import json
 import pathlib
 import re
 import shutil
-import subprocess
 
 import made_run
 import py_mini_racer
 import pytest
+from playwright import sync_api
 
 from spade_jax import report
 from spade_jax.analysis import page, run
@@ -76,22 +76,38 @@ def test_filters_and_order(built, query, wanted):
     assert f"{len(wanted)} of 3 environments" in body
 
 
-def opened(path, view):
-    """The document as the browser has it, and what it complained of."""
-    assert BROWSER, "this test needs Chromium: apt install chromium"
-    done = subprocess.run(
-        [BROWSER, "--headless", "--no-sandbox", "--disable-gpu", "--enable-logging=stderr", "--v=0",
-         "--virtual-time-budget=10000", "--dump-dom", f"file://{path}#{view}"],
-        capture_output=True, text=True, timeout=120, check=True,
-    )  # fmt: skip
-    return done.stdout, re.findall(r".*CONSOLE.*", done.stderr)
+@pytest.fixture(scope="module")
+def chromium():
+    assert BROWSER, "this test needs Chromium: apt install chromium-headless-shell"
+    with sync_api.sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=BROWSER, args=["--no-sandbox"])
+        yield browser
+        browser.close()
+
+
+@pytest.fixture(params=["light", "dark"])
+def tab(chromium, request):
+    """In a light and in a dark scheme; whatever the page complains of fails the test."""
+    tab = chromium.new_page(color_scheme=request.param)
+    complaints = []
+    tab.on("console", lambda message: complaints.append(message.text))
+    tab.on("pageerror", lambda error: complaints.append(str(error)))
+    yield tab
+    tab.close()
+    assert complaints == []
+
+
+def opened(tab, path, view):
+    """The document as the browser has it once the view is shown."""
+    tab.goto(f"file://{path}#{view}")
+    tab.wait_for_selector("main h1")
+    return tab.content()
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("view", "wanted"), VIEWS)
-def test_every_view_opens_in_chromium(built, view, wanted):
-    dom, complaints = opened(built, view)
-    assert complaints == []
+def test_every_view_opens_in_chromium(built, tab, view, wanted):
+    dom = opened(tab, built, view)
     main = dom.partition("<main")[2].partition("</main>")[0]
     assert wanted in html.unescape(re.sub(r"</?span[^>]*>", "", main))
     assert "<img" not in main
@@ -102,11 +118,68 @@ def test_every_view_opens_in_chromium(built, view, wanted):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("query", "wanted"), FILTERS)
-def test_filters_and_order_in_chromium(built, query, wanted):
-    dom, complaints = opened(built, f"environments?{query}")
-    assert complaints == []
+def test_filters_and_order_in_chromium(built, tab, query, wanted):
+    dom = opened(tab, built, f"environments?{query}")
     assert re.findall(r">(00000_[^<]*)</a>", dom) == [NAMES[index] for index in wanted]
     assert f"{len(wanted)} of 3 environments" in dom
+
+
+FOCUSED = """() => {
+  const element = document.activeElement;
+  return element.labels?.[0]?.firstChild.data ?? element.textContent;
+}"""
+
+
+def tab_to(tab, text):
+    """Goes on by the key alone until the element of this text or label has the focus."""
+    for _ in range(40):
+        tab.keyboard.press("Tab")
+        if tab.evaluate(FOCUSED) == text:
+            return
+    raise AssertionError(f"no key leads to {text}")
+
+
+def rows(tab):
+    return [NAMES.index(each) for each in tab.locator("tbody a").all_inner_texts()]
+
+
+@pytest.mark.slow
+def test_the_keyboard_is_enough(built, tab):
+    opened(tab, built, "")
+    tab_to(tab, "environments")
+    tab.keyboard.press("Enter")
+    tab_to(tab, "win rate")
+    tab.keyboard.press("Enter")
+    assert rows(tab) == [1, 0, 2]
+    tab.keyboard.press("Enter")  # the heading has kept the focus
+    assert rows(tab) == [2, 0, 1]
+    tab_to(tab, NAMES[2])
+    tab.keyboard.press("Enter")
+    tab.wait_for_selector(f"main h1:text-is('{NAMES[2]}')")
+    tab.go_back()
+    tab.wait_for_selector("form")
+    assert rows(tab) == [2, 0, 1]
+    tab_to(tab, "contains")
+    tab.keyboard.type("second")
+    assert rows(tab) == [1]
+    tab_to(tab, "refused")
+    tab.keyboard.press("Enter")
+    tab_to(tab, tab.locator("summary").inner_text())
+    tab.keyboard.press("Enter")
+    assert tab.locator("details pre").is_visible()
+
+
+CONTRASTS = pathlib.Path(__file__).with_name("contrasts.js").read_text()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("view", [view for view, _ in VIEWS])
+def test_all_text_can_be_read(built, tab, view):
+    """A contrast of 4.5 at least: WCAG 2.2, success criterion 1.4.3."""
+    opened(tab, built, view)
+    contrasts = tab.evaluate(CONTRASTS)
+    assert len(contrasts) > 5
+    assert [each for each in contrasts if each[0] < 4.5] == []
 
 
 def test_the_policy_lets_only_our_script_run(built):

@@ -48,13 +48,19 @@ function series(names) {
   return found;
 }
 
-function frame(title, low, high) {
+// The next 1, 2, 2.5, 5 or 10 times a power of ten.
+function round(size) {
+  const power = 10 ** Math.floor(Math.log10(size));
+  return power * [1, 2, 2.5, 5, 10].find((digit) => digit * power >= size * (1 - 1e-9));
+}
+
+function frame(title, low, high, step) {
   const x = (iteration) => LEFT + (WIDTH - LEFT - 8) * iteration / last();
   const y = (value) => HEIGHT - BOTTOM - (HEIGHT - BOTTOM - TOP) * (value - low) / (high - low);
   const svg = make("svg", { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: "img", "aria-label": title });
-  for (const value of [low, (low + high) / 2, high]) {
+  for (let value = low; value <= high + step / 2; value += step) {
     svg.append(make("line", { class: "axis", x1: LEFT, x2: WIDTH - 8, y1: y(value), y2: y(value) }));
-    const label = Math.abs(value) >= 1e5 || (value && Math.abs(value) < 0.01) ? value.toExponential(1) : String(+value.toPrecision(3));
+    const label = Math.abs(value) >= 1e5 || (Math.abs(value) > step / 2 && Math.abs(value) < 0.01) ? value.toExponential(1) : String(Math.abs(value) > step / 2 ? +value.toPrecision(3) : 0);
     svg.append(make("text", { x: LEFT - 4, y: y(value) + 4, "text-anchor": "end" }, label));
   }
   for (const at of [0, last()])
@@ -67,9 +73,10 @@ function chart([title, meaning, names]) {
   if (!lines.length) return null;
   const error = (name, row) => name === "regret/mean" && row["regret/error"] || 0;
   const values = lines.flatMap(({ name, points }) => points.flatMap(([, value, row]) => [value - error(name, row), value + error(name, row)]));
-  let low = Math.min(0, ...values), high = Math.max(...values);
-  if (high === low) high = low + 1;
-  const { svg, x, y } = frame(title, low, high);
+  const lowest = Math.min(0, ...values), highest = Math.max(0, ...values);
+  const step = round(Math.max(highest, -lowest) / 2 || 0.5);
+  const low = Math.floor(lowest / step + 1e-9) * step, high = Math.ceil(highest / step - 1e-9) * step;
+  const { svg, x, y } = frame(title, low, high, step);
   for (const { name, points, label, colour, dash } of lines) {
     if (name === "regret/mean") {
       const band = points.filter((point) => Number.isFinite(point[2]["regret/error"]));
@@ -94,7 +101,7 @@ function legend(lines) {
 function distribution(run) {
   const columns = Object.entries(run.wins).map(([iteration, counts]) => [Number(iteration), counts]);
   if (!columns.length) return null;
-  const { svg, y } = frame("Win rates", 0, 1);
+  const { svg, y } = frame("Win rates", 0, 1, 0.5);
   const step = (WIDTH - LEFT - 8) / (last() + 1);
   for (const [iteration, counts] of columns) {
     const all = counts.reduce((sum, count) => sum + count, 0);
@@ -115,11 +122,11 @@ function curves() {
 
 // ---- environments
 
-const COLUMNS = [
-  ["name", "environment"], ["skill", "skill"], ["written", "iteration"], ["win_rate", "win rate"],
-  ["regret", "regret"], ["reward", "designer reward"],
+const columns = () => [
+  ["name", "environment"], ...(data.runs.length > 1 ? [["run", "run"]] : []), ["skill", "skill"], ["written", "iteration"],
+  ["win_rate", "win rate"], ["regret", "regret"], ["reward", "designer reward"],
 ];
-const numeric = (column) => column !== "name" && column !== "skill";
+const numeric = (column) => !["name", "run", "skill"].includes(column);
 
 function everything() {
   return data.runs.flatMap((run, index) => run.environments.map((environment) => ({ ...environment, run: index })));
@@ -141,20 +148,28 @@ function table(values) {
   const absent = (value) => value === null || value === undefined;
   rows.sort((a, b) => absent(a[sort]) || absent(b[sort]) ? absent(a[sort]) - absent(b[sort])
     : (a[sort] < b[sort] ? -1 : a[sort] > b[sort] ? 1 : 0) * (down ? -1 : 1));
-  const heads = COLUMNS.map(([key, label]) => make("th", {
+  const heads = columns().map(([key, label]) => make("th", {
     class: numeric(key) && "number", scope: "col", "aria-sort": key === sort ? (down ? "descending" : "ascending") : null,
-  }, make("button", { type: "button", onclick: () => set({ sort: key, down: key === sort && !down ? "1" : "" }) },
+  }, make("button", { type: "button", id: "sort-" + key, onclick: () => set({ sort: key, down: key === sort && !down ? "1" : "" }, "sort-" + key) },
     label + (key === sort ? (down ? " ↓" : " ↑") : ""))));
   return [make("p", { class: "dim", role: "status" }, `${rows.length} of ${everything().length} environments`),
     make("table", {}, make("thead", {}, make("tr", {}, ...heads)), make("tbody", {}, ...rows.map((row) => make("tr", {},
-      ...COLUMNS.map(([key]) => key === "name" ? make("td", {}, link(row.run, row)) : make("td", { class: numeric(key) && "number" }, key === "skill" ? row.skill : shown(row[key], key === "written" ? 0 : 2)))))))];
+      ...columns().map(([key]) => make("td", { class: numeric(key) && "number" }, cell(key, row)))))))];
 }
 
-function set(changes) {
+function cell(key, row) {
+  if (key === "name") return link(row.run, row);
+  if (key === "run") return data.runs[row.run].name;
+  return key === "skill" ? row.skill : shown(row[key], key === "written" ? 0 : 2);
+}
+
+// Takes over a change of the view's settings; the element to have the focus is made anew with the table.
+function set(changes, focus) {
   const { view, values } = place();
   for (const [key, value] of Object.entries(changes)) value ? values.set(key, value) : values.delete(key);
   history.replaceState(null, "", address(view, values));
   document.getElementById("rows").replaceChildren(...table(values));
+  if (focus) document.getElementById(focus).focus();
 }
 
 function environments(values) {
@@ -219,12 +234,13 @@ function environment(values) {
 }
 
 function refused(values) {
-  const all = data.runs.flatMap((run) => run.refused);
+  const name = (run) => data.runs.length > 1 ? `${run.name}, ` : "";
+  const all = data.runs.flatMap((run) => run.refused.map((item) => ({ ...item, run: name(run) })));
   const reasons = [...new Set(all.map((item) => item.outcome))].sort();
   const wanted = all.filter((item) => !values.get("outcome") || item.outcome === values.get("outcome"));
   return [make("h1", {}, `${wanted.length} refused programs`),
     make("p", {}, ...["", ...reasons].flatMap((reason) => [make("a", { href: address("refused", reason ? { outcome: reason } : {}) }, reason || "all"), " "])),
-    ...wanted.map((item) => make("details", {}, make("summary", {}, `iteration ${item.iteration}, ${item.skill}: ${item.outcome}${item.reason ? ", " + item.reason : ""}`), code(item.source)))];
+    ...wanted.map((item) => make("details", {}, make("summary", {}, `${item.run}iteration ${item.iteration}, ${item.skill}: ${item.outcome}${item.reason ? ", " + item.reason : ""}`), code(item.source)))];
 }
 
 // ---- the page
@@ -246,7 +262,8 @@ async function load() {
   data = await new Response(stream).json();
   addEventListener("hashchange", () => { show(); main.focus(); scrollTo(0, 0); });
   show();
-  if (data.reload) setTimeout(() => location.reload(), 1000 * data.reload);
+  // Not under the hands of somebody who is filling in a filter.
+  if (data.reload) setInterval(() => document.querySelector("input:focus, select:focus") || location.reload(), 1000 * data.reload);
 }
 
 load();
