@@ -1,11 +1,12 @@
 """Scores a policy on benchmarks.
 
     python -m spade_jax.evaluate --config=configs/laptop.py --workdir=runs/first \\
-        --benchmarks=bfcl_multi_turn --limit=20
+        --benchmarks=reasoning_gym_hard,bfcl_multi_turn --limit=20
 
 The policy is the newest checkpoint of the run directory, or ``--checkpoint``: a step, ``initial``
 (the policy that the run begins with; also what is taken where there is no checkpoint) or
-``hf:FOLDER_OR_HUB_ID``. The same command continues where the last one ended. Results go to
+``hf:FOLDER_OR_HUB_ID``; with ``--all-checkpoints`` every checkpoint in turn; with ``--endpoint``
+whatever answers there. The same command continues where the last one ended. Results go to
 ``--out``, by default ``WORKDIR/evaluation/POLICY``; docs/evaluation.md has the protocols.
 A benchmark whose data is not here is skipped, with the command that gets it.
 """
@@ -21,7 +22,7 @@ from absl import app, flags, logging
 from ml_collections import config_flags
 from rich.console import Console
 
-from spade_jax import cache, config, evaluation
+from spade_jax import cache, config, evaluation, trajectory
 from spade_jax.benchmarks.interface import Broken
 from spade_jax.benchmarks.results import Mixed
 from spade_jax.learner.checkpoint import CheckpointError
@@ -31,11 +32,19 @@ from spade_jax.sampling.sglang import NoServer
 
 _CONFIG = config_flags.DEFINE_config_file("config", None, "a file of configs/", lock_config=True)
 _WORKDIR = flags.DEFINE_string("workdir", "runs/default", "run directory of train")
-_BENCHMARKS = flags.DEFINE_list("benchmarks", [], "names, comma-separated")
+_BENCHMARKS = flags.DEFINE_list("benchmarks", [], "names, games or tools; comma-separated")
 _CHECKPOINT = flags.DEFINE_string("checkpoint", "", "STEP, initial or hf:PATH; '' = the newest")
 _LIMIT = flags.DEFINE_integer("limit", 0, "items of each benchmark; 0 = all", lower_bound=0)
 _CONTEXT = flags.DEFINE_integer(
     "context", 0, "tokens of a dialogue; 0 = config.sampler.context", lower_bound=0
+)
+_ALL = flags.DEFINE_bool("all-checkpoints", False, "score every checkpoint of the run directory")
+_ENDPOINT = flags.DEFINE_string(
+    "endpoint", "", "base URL of an OpenAI-compatible server (http://HOST:PORT/v1) to score instead"
+)
+_MODEL = flags.DEFINE_string("model", "", "model to ask for at --endpoint; '' = its first")
+_DATA = flags.DEFINE_string(
+    "data", "", "folder with the files of benchmarks that need some; '' = benchmarks/ of the cache"
 )
 _OUT = flags.DEFINE_string("out", "", "folder of the results; '' = in the run directory")
 
@@ -50,9 +59,7 @@ def main(argv: list[str]) -> None:
         if _CONTEXT.value:
             sampler = dataclasses.replace(settings.sampler, context=_CONTEXT.value)
             settings = dataclasses.replace(settings, sampler=sampler)
-        out = Path(_OUT.value) if _OUT.value else None
-        wanted = (_BENCHMARKS.value, _CHECKPOINT.value, _LIMIT.value, out)
-        done = asyncio.run(evaluation.evaluate(settings, Path(_WORKDIR.value), *wanted, Console()))
+        done = asyncio.run(_evaluate(settings))
     except KeyboardInterrupt:
         sys.exit("interrupted; the same command continues")
     except (
@@ -67,6 +74,30 @@ def main(argv: list[str]) -> None:
         sys.exit(f"{type(error).__name__}: {error}")
     if not done:
         sys.exit("no benchmark could be scored")
+
+
+async def _evaluate(settings: config.Config) -> bool:
+    """Whether anything was scored."""
+    out, workdir, console = (
+        Path(_OUT.value) if _OUT.value else None,
+        Path(_WORKDIR.value),
+        Console(),
+    )
+    data = {"data": Path(_DATA.value)} if _DATA.value else {}
+    wanted = evaluation.Wanted(_BENCHMARKS.value, _LIMIT.value, **data)
+    if sum(map(bool, (_ALL.value, _ENDPOINT.value, _CHECKPOINT.value))) > 1:
+        raise config.ConfigError("give one of --checkpoint, --all-checkpoints and --endpoint")
+    if _ALL.value:
+        every = await trajectory.evaluate_all(settings, workdir, wanted, out, console)
+        return any(isinstance(row, dict) for results in every.values() for row in results.values())
+    if _ENDPOINT.value:
+        server = (_ENDPOINT.value, _MODEL.value)
+        found = await evaluation.evaluate_endpoint(settings, workdir, wanted, *server, out, console)
+    else:
+        found = await evaluation.evaluate(
+            settings, workdir, wanted, _CHECKPOINT.value, out, console
+        )
+    return any(isinstance(result, dict) for result in found.values())
 
 
 if __name__ == "__main__":

@@ -15,9 +15,10 @@ from flax import nnx
 from rich.console import Console
 
 import spade_jax
-from spade_jax import config, policy
-from spade_jax.benchmarks import registry, runner, scores
-from spade_jax.benchmarks.interface import Absent, Benchmark
+from spade_jax import cache, config, policy
+from spade_jax.benchmarks import published, registry, runner, scores
+from spade_jax.benchmarks.endpoint import EndpointPolicy
+from spade_jax.benchmarks.interface import Absent, Benchmark, Policy
 from spade_jax.benchmarks.policy import SamplerPolicy
 from spade_jax.benchmarks.results import Results
 from spade_jax.learner.checkpoint import CheckpointError, Checkpoints
@@ -35,6 +36,21 @@ from spade_jax.warm_start import stage
 
 SHOWN = 10
 """How many of the items lost without being judged are named on the terminal."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Wanted:
+    """What is to be scored.
+
+    Attributes:
+      benchmarks: names of benchmarks and groups.
+      limit: items of each benchmark; 0 = all.
+      data: folder with the files of benchmarks that need some.
+    """
+
+    benchmarks: Sequence[str]
+    limit: int = 0
+    data: Path = dataclasses.field(default_factory=lambda: cache.folder("benchmarks"))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -60,8 +76,7 @@ def load(settings: config.Config, workdir: Path, checkpoint: str, progress: RunP
         model, tokenizer = loading.load(wanted, settings.seed, mesh)
         if tokenizer is None:
             raise ModelError(f"--checkpoint={checkpoint}: there is no tokenizer beside the weights")
-        name = "hf-" + re.sub(r"[^\w.-]+", "-", source).strip("-")
-        return Weights(name, model, nnx.split(model)[1], tokenizer)
+        return Weights("hf-" + slug(source), model, nnx.split(model)[1], tokenizer)
     if not re.fullmatch(r"initial|\d*", checkpoint):
         raise config.ConfigError(f"--checkpoint={checkpoint}: give a STEP, initial or hf:PATH")
     if checkpoint != "initial" and (workdir / "checkpoints").is_dir():
@@ -124,16 +139,34 @@ def sampling(weights: Weights, settings: config.Config, out: Path) -> Iterator[S
         yield sampler
 
 
+def facts_of(settings: config.Config, name: str, params: nnx.State) -> dict[str, Any]:
+    """What a protocol says of a policy that is sampled here, beside its prompts."""
+    return {
+        "name": name,
+        "weights": fingerprint(params),
+        "compute_dtype": settings.model.compute_dtype,
+        "thinking": settings.model.thinking,
+        "sampler": settings.sampler.kind,
+        "seed": settings.seed,
+        "spade_jax": spade_jax.__version__,
+    }
+
+
+def jobs_of(sampler: config.Sampler) -> int:
+    """Dialogues held at once."""
+    return sampler.slots if sampler.kind == "native" else sampler.in_flight
+
+
 async def score(
     benchmark: Benchmark,
-    talker: SamplerPolicy,
+    player: Policy,
     facts: dict[str, Any],
     folder: Path,
     limit: int,
     jobs: int,
     progress: RunProgress,
-) -> None:
-    """Scores a policy on a benchmark, or on what is left of it, and prints the table.
+) -> dict[str, Any]:
+    """Scores a policy on what is left of a benchmark; prints the table, gives the summary.
 
     Raises:
       Absent: the benchmark's data is not here.
@@ -144,17 +177,20 @@ async def score(
     chosen = runner.choose(items, limit)
     decoding = dataclasses.asdict(benchmark.params)
     protocol = {"benchmark": benchmark.name} | benchmark.protocol()
-    protocol |= {"decoding": decoding, "prompts": talker.protocol(), "policy": facts}
+    protocol |= {"decoding": decoding, "prompts": player.protocol(), "policy": facts}
     with Results(folder, protocol) as results:
         left = [item for item in chosen if item.name not in results.outcomes]
         progress.phase(benchmark.title, len(left))
-        await runner.run(benchmark, left, talker, jobs, results.add, progress)
+        await runner.run(benchmark, left, player, jobs, results.add, progress)
         outcomes = [results.outcomes[item.name] for item in chosen]
-        summary = scores.summary(items, outcomes)
+        floors = benchmark.floors()
+        summary = scores.summary(items, outcomes) | {"floors": floors}
         path = results.finish(summary)
-    progress.console.print(scores.table(benchmark.title, items, outcomes, benchmark.paper))
+    beside = {**published.beside(benchmark.name), **floors}
+    progress.console.print(scores.table(benchmark.title, items, outcomes, beside))
     _list(summary["faults"], progress.console)
-    progress.step(f"{benchmark.name}: written to {path}")
+    progress.console.print(f"{benchmark.name}: written to {path}", highlight=False, soft_wrap=True)
+    return summary
 
 
 def _list(faults: dict[str, str], console: Console) -> None:
@@ -165,41 +201,82 @@ def _list(faults: dict[str, str], console: Console) -> None:
         console.print(f"  and {len(faults) - SHOWN} more, listed in result.json")
 
 
+async def score_all(
+    wanted: Wanted,
+    player: Policy,
+    facts: dict[str, Any],
+    out: Path,
+    jobs: int,
+    progress: RunProgress,
+) -> published.Results:
+    """Scores a policy on every benchmark whose data is here, and says of the others why not.
+
+    Raises:
+      ConfigError: there is no benchmark of a name.
+    """
+    results: dict[str, dict[str, Any] | str] = {}
+    for benchmark in registry.find(wanted.benchmarks, wanted.data):
+        name = benchmark.name
+        try:
+            results[name] = await score(
+                benchmark, player, facts, out / name, wanted.limit, jobs, progress
+            )
+            progress.step(f"{name}: scored")
+        except Absent as absent:
+            results[name] = absent.reason
+            progress.step(f"{name}: SKIPPED, not scored: {absent}")
+    for table in published.TABLES:
+        if any(isinstance(results.get(name), dict) for name in published.names(table)):
+            progress.console.print(published.overview(table, results))
+    return results
+
+
 async def evaluate(
     settings: config.Config,
     workdir: Path,
-    names: Sequence[str],
+    wanted: Wanted,
     checkpoint: str,
-    limit: int,
     out: Path | None,
     console: Console,
-) -> int:
-    """Scores the policy on every benchmark whose data is here; how many those were."""
-    benchmarks = registry.find(names)
-    with RunProgress("benchmark", len(benchmarks), console=console) as progress:
+) -> published.Results:
+    """Scores a policy that is sampled here; ``checkpoint`` as on the command line."""
+    count = len(registry.find(wanted.benchmarks, wanted.data))
+    with RunProgress("benchmark", count, console=console) as progress:
         weights = load(settings, workdir, checkpoint, progress)
         out = out or workdir / "evaluation" / weights.name
         options = {"enable_thinking": settings.model.thinking}
         renderer = Renderer(weights.tokenizer, template_options=options)
-        facts = {
-            "name": weights.name,
-            "weights": fingerprint(weights.params),
-            "compute_dtype": settings.model.compute_dtype,
-            "thinking": settings.model.thinking,
-            "sampler": settings.sampler.kind,
-            "seed": settings.seed,
-            "spade_jax": spade_jax.__version__,
-        }
-        done = 0
+        facts = facts_of(settings, weights.name, weights.params)
         with sampling(weights, settings, out) as sampler:
-            talker = SamplerPolicy(sampler, renderer, settings.sampler.context)
-            native = settings.sampler.kind == "native"
-            jobs = settings.sampler.slots if native else settings.sampler.in_flight
-            for benchmark in benchmarks:
-                folder = out / benchmark.name
-                try:
-                    await score(benchmark, talker, facts, folder, limit, jobs, progress)
-                    done += 1
-                except Absent as absent:
-                    progress.step(f"{benchmark.name}: SKIPPED, not scored: {absent}")
-    return done
+            player = SamplerPolicy(sampler, renderer, settings.sampler.context)
+            return await score_all(wanted, player, facts, out, jobs_of(settings.sampler), progress)
+
+
+async def evaluate_endpoint(
+    settings: config.Config,
+    workdir: Path,
+    wanted: Wanted,
+    url: str,
+    model: str,
+    out: Path | None,
+    console: Console,
+) -> published.Results:
+    """Scores what answers at ``url``; of the settings the seed and ``sampler``'s client count."""
+    count, sampler = len(registry.find(wanted.benchmarks, wanted.data)), settings.sampler
+    with RunProgress("benchmark", count, console=console) as progress:
+        async with EndpointPolicy(url, model, settings.seed, sampler.timeout) as player:
+            name = "endpoint-" + slug(player.model)
+            facts = {
+                "name": name,
+                "url": player.url,
+                "model": player.model,
+                "seed": settings.seed,
+                "spade_jax": spade_jax.__version__,
+            }
+            out = out or workdir / "evaluation" / name
+            return await score_all(wanted, player, facts, out, sampler.in_flight, progress)
+
+
+def slug(name: str) -> str:
+    """The name as part of a path."""
+    return re.sub(r"[^\w.-]+", "-", name).strip("-")

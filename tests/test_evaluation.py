@@ -8,14 +8,13 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
-from types import MappingProxyType
 
 import jax
 import pytest
 from flax import nnx
 from rich.console import Console
 
-from spade_jax import config, evaluation, policy
+from spade_jax import config, evaluation, policy, trajectory
 from spade_jax.benchmarks import bfcl, registry
 from spade_jax.benchmarks.interface import Absent, Item, Outcome
 from spade_jax.benchmarks.results import Mixed
@@ -35,7 +34,6 @@ class Echo:
 
     name, title = "echo", "Echo"
     params = SamplingParams(max_tokens=3, temperature=1.0)
-    paper = MappingProxyType({})
     attempts = 0
 
     async def __aenter__(self):
@@ -49,6 +47,9 @@ class Echo:
 
     def protocol(self):
         return {"rules": "none"}
+
+    def floors(self):
+        return {"guessing": {"a": 50.0}}
 
     async def attempt(self, item, policy):
         Echo.attempts += 1
@@ -99,16 +100,17 @@ def settings(tmp_path_factory):
 @pytest.fixture(autouse=True)
 def benchmarks(monkeypatch):
     Echo.attempts = 0
-    monkeypatch.setattr(registry, "BENCHMARKS", {"echo": Echo, "gone": Gone})
+    known = {"echo": lambda _: Echo(), "gone": lambda _: Gone()}
+    monkeypatch.setattr(registry, "BENCHMARKS", known)
+    monkeypatch.setattr(registry, "GROUPS", {"both": ["echo", "gone"]})
 
 
 def run(settings, workdir, names=("echo",), checkpoint="", limit=0, out=None):
-    """How many were scored, and what was printed."""
+    """The results, and what was printed."""
     console = Console(width=200, file=io.StringIO())
-    done = asyncio.run(
-        evaluation.evaluate(settings, workdir, names, checkpoint, limit, out, console)
-    )
-    return done, console.file.getvalue()
+    wanted = evaluation.Wanted(names, limit)
+    results = asyncio.run(evaluation.evaluate(settings, workdir, wanted, checkpoint, out, console))
+    return results, console.file.getvalue()
 
 
 def replies(folder):
@@ -117,8 +119,8 @@ def replies(folder):
 
 
 def test_a_run_is_continued_and_the_same(settings, tmp_path):
-    done, printed = run(settings, tmp_path / "whole")
-    assert done == 1
+    found, printed = run(settings, tmp_path / "whole")
+    assert list(found) == ["echo"]
     whole = tmp_path / "whole" / "evaluation" / "initial" / "echo"
     assert Echo.attempts == 8
     assert "PARTIAL" not in printed
@@ -145,8 +147,11 @@ def test_other_weights_are_not_taken_for_the_old_ones(settings, tmp_path):
 
 
 def test_absent_data_is_a_skip_with_the_command(settings, tmp_path):
-    done, printed = run(settings, tmp_path, ["gone", "echo"])
-    assert done == 1
+    found, printed = run(settings, tmp_path, ["both"])
+    assert found["gone"] == "the file is not here"
+    assert found["echo"]["items"] == 8
+    assert found["echo"]["floors"] == {"guessing": {"a": 50.0}}
+    assert "guessing" in printed
     assert (
         "gone: SKIPPED, not scored: the file is not here. Get it with: pip install gone" in printed
     )
@@ -154,7 +159,7 @@ def test_absent_data_is_a_skip_with_the_command(settings, tmp_path):
 
 
 def test_unknown_benchmarks_are_named(settings, tmp_path):
-    with pytest.raises(config.ConfigError, match=r"--benchmarks=bflc: there are echo, gone"):
+    with pytest.raises(config.ConfigError, match=r"--benchmarks=bflc: there are echo, gone, both"):
         run(settings, tmp_path, ["bflc"])
 
 
@@ -186,6 +191,33 @@ def test_checkpoints_by_step_the_newest_and_none(settings, tmp_path):
     hub = found[f"hf:{settings.model.source}"]
     assert evaluation.fingerprint(hub.params) == prints["initial"]
     assert hub.name.startswith("hf-")
+
+
+def test_every_checkpoint_is_scored_and_chosen_by_rule(settings, tmp_path, monkeypatch):
+    model, _ = policy.load(settings, tmp_path)
+    learner = Learner(model, settings.learner, ROLES)
+    with Checkpoints(tmp_path / "checkpoints", keep=2) as checkpoints:
+        for step in (3, 5):
+            learner.params = jax.tree.map(lambda array: 2 * array, learner.params)
+            checkpoints.save(step, learner.state, {})
+
+    class Development(Echo):
+        name = "reasoning_gym_dev"
+
+    registry.BENCHMARKS["reasoning_gym_dev"] = lambda _: Development()
+    console = Console(width=200, file=io.StringIO())
+    wanted = evaluation.Wanted(["echo"])
+    found = asyncio.run(trajectory.evaluate_all(settings, tmp_path, wanted, None, console))
+    assert list(found) == [3, 5]
+    assert all(set(results) == {"echo", "reasoning_gym_dev"} for results in found.values())
+    written = json.loads((tmp_path / "evaluation" / "trajectory.json").read_text())
+    for step, row in zip((3, 5), written["steps"], strict=True):
+        result = tmp_path / "evaluation" / f"step-{step}" / "echo" / "result.json"
+        assert row["echo"] == json.loads(result.read_text())["mean"]["mean"]
+    assert [choice["rule"] for choice in written["chosen"]][-1] == "last"
+    assert written["chosen"][-1]["step"] == 5
+    with pytest.raises(CheckpointError, match="train first"):
+        asyncio.run(trajectory.evaluate_all(settings, tmp_path / "x", wanted, None, console))
 
 
 def test_a_policy_that_no_run_has_taught_is_taught_elsewhere(settings, tmp_path, monkeypatch):

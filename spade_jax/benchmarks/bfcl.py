@@ -16,10 +16,19 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from spade_jax.benchmarks.interface import Absent, Item, Message, Outcome, Policy, Talk, Unanswered
-from spade_jax.benchmarks.workers import Fault, Workers
+from spade_jax.benchmarks.interface import (
+    Absent,
+    Figures,
+    Item,
+    Message,
+    Outcome,
+    Policy,
+    Talk,
+    Unanswered,
+)
 from spade_jax.environments.calls import Call, parse_calls
 from spade_jax.sampling.interface import SamplingParams
+from spade_jax.sandbox.workers import Fault, Workers
 
 VERSION = "2026.3.23"
 COMMAND = f"pip install 'mpmath>=1.3,<1.4' && pip install --no-deps bfcl-eval=={VERSION}"
@@ -51,7 +60,6 @@ class BFCLMultiTurn:
     name = "bfcl_multi_turn"
     title = "BFCL v4 multi-turn"
     params = SamplingParams(max_tokens=4096, temperature=0.001)
-    paper: Mapping[str, float] = {"Qwen3-30B-A3B": 49.0, "SPADE": 54.7}
 
     def __init__(self) -> None:
         self._workers = Workers("spade_jax.benchmarks.bfcl_backend")
@@ -79,6 +87,9 @@ class BFCLMultiTurn:
             "steps": MAX_STEPS,
             "extraction": "environments.calls; what cannot be read is no call",
         }
+
+    def floors(self) -> Figures:
+        return {}
 
     async def attempt(self, item: Item, policy: Policy) -> Outcome:
         data = item.data

@@ -30,7 +30,7 @@ from bfcl_eval.eval_checker.multi_turn_eval.func_source_code.vehicle_control imp
     VehicleControlAPI,
 )
 
-from spade_jax.benchmarks import worker
+from spade_jax.sandbox import worker
 
 CLASSES = {
     kind.__name__: kind

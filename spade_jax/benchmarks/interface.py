@@ -9,6 +9,9 @@ from typing import Any
 from spade_jax.sampling.interface import SamplingParams
 
 Message = dict[str, str]
+WON = 1 - 1e-6
+Figures = Mapping[str, Mapping[str, float]]
+"""Row, such as a published one -> column, or ``mean`` -> per cent."""
 
 
 class Absent(RuntimeError):
@@ -29,11 +32,18 @@ class Broken(RuntimeError):
 
 @dataclasses.dataclass(frozen=True)
 class Item:
-    """One problem. ``name`` is unique in the benchmark; a score is made for each ``column``."""
+    """One attempt to be made at a problem.
+
+    Attributes:
+      name: unique in the benchmark.
+      column: a score is made for each.
+      problem: items that share one are samples of it, and not independent; '' = it stands alone.
+    """
 
     name: str
     column: str
     data: Mapping[str, Any]
+    problem: str = ""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,8 +51,8 @@ class Outcome:
     """What a policy made of an item.
 
     Attributes:
-      score: in [0, 1].
-      verdict: why that is its score, in a word or two; '' if it is 1.
+      score: in [0, 1]; it is won from ``WON`` on, anything less is partial credit.
+      verdict: why that is its score, in a word or two; '' if it is won.
       fault: why it was lost without being judged (context, deadline, an error of ours); '' if it
         was judged.
       record: all that was said and done, as JSON can hold it.
@@ -104,13 +114,11 @@ class Benchmark(typing.Protocol):
       name: under which it is asked for.
       title: what a table calls it.
       params: decoding of every reply.
-      paper: row of the published table -> its figure for the mean of the columns, in per cent.
     """
 
     name: str
     title: str
     params: SamplingParams
-    paper: Mapping[str, float]
 
     def items(self) -> list[Item]:
         """All items, in the order of the data.
@@ -121,7 +129,14 @@ class Benchmark(typing.Protocol):
         ...
 
     def protocol(self) -> dict[str, Any]:
-        """Versions, checksums, rules and limits: whatever changes scores when it changes."""
+        """Versions, checksums, rules and limits: whatever changes scores when it changes.
+
+        Asked for after :meth:`items`.
+        """
+        ...
+
+    def floors(self) -> Figures:
+        """What players that understand nothing get, from the data itself; after :meth:`items`."""
         ...
 
     async def __aenter__(self) -> "Benchmark": ...

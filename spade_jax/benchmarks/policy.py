@@ -7,27 +7,11 @@ import json
 from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any
 
+from spade_jax.benchmarks import in_words
 from spade_jax.benchmarks.interface import Broken, Message, Unanswered
 from spade_jax.sampling.interface import Request, Sampler, SamplingParams
 from spade_jax.sampling.rendering import Renderer
 from spade_jax.selfplay.agent import Conversation
-
-IN_WORDS = """\
-You can call these functions, described by one JSON object a line:
-
-{tools}
-
-To call one, write
-
-<tool_call>
-{{"name": "FUNCTION", "arguments": {{"PARAMETER": "VALUE"}}}}
-</tool_call>
-
-with one such block for each call. What they return is told to you in <tool_response> blocks. \
-When nothing is left to be called, answer in words alone.
-
-{message}"""
-"""How functions are told to a model whose chat template has no place for them."""
 
 
 class SamplerPolicy:
@@ -55,7 +39,7 @@ class SamplerPolicy:
         return {
             "context": self._context,
             "tools": "chat template" if self._has_tools else "in words",
-            "words": "" if self._has_tools else _digest(IN_WORDS),
+            "words": "" if self._has_tools else in_words.digest(),
             "template": _digest(json.dumps(rendered)),
         }
 
@@ -68,9 +52,9 @@ class SamplerPolicy:
         tools: Sequence[Mapping[str, Any]] = (),
     ) -> AsyncIterator["SampledTalk"]:
         """A dialogue; its sampler session lasts as long."""
-        in_words = bool(tools) and not self._has_tools
-        if in_words:
-            messages, tools = _with_tools(messages, tools), ()
+        spoken = bool(tools) and not self._has_tools
+        if spoken:
+            messages, tools = in_words.with_tools(messages, tools), ()
         params = dataclasses.replace(params, stop_ids=self._renderer.stop_ids)
         conversation = Conversation(self._renderer, list(messages), tools)
         async with self._sampler.party():
@@ -82,7 +66,7 @@ class SamplerPolicy:
                     name,
                     params,
                     self._context,
-                    in_words,
+                    spoken,
                 )
             finally:
                 self._sampler.release(name)
@@ -98,7 +82,7 @@ class SampledTalk:
     name: str
     params: SamplingParams
     context: int
-    in_words: bool
+    spoken: bool
     replies: int = 0
 
     async def reply(self) -> str:
@@ -126,33 +110,13 @@ class SampledTalk:
         return self.renderer.decode(completion.tokens)
 
     def tell(self, messages: Sequence[Message]) -> None:
-        self.conversation.observed(_in_words(messages) if self.in_words else list(messages))
+        self.conversation.observed(in_words.told(messages) if self.spoken else list(messages))
 
 
 def _shows_tools(renderer: Renderer) -> bool:
     name = "look_up"
     tool = {"name": name, "description": "Looks.", "parameters": {"type": "dict", "properties": {}}}
     return name in renderer.decode(renderer.prompt([{"role": "user", "content": "a"}], [tool]))
-
-
-def _with_tools(
-    messages: Sequence[Message], tools: Sequence[Mapping[str, Any]]
-) -> Sequence[Message]:
-    """The messages, the first of which describes the tools."""
-    lines = "\n".join(json.dumps(tool, ensure_ascii=False) for tool in tools)
-    first = IN_WORDS.format(tools=lines, message=messages[0]["content"])
-    return [messages[0] | {"content": first}, *messages[1:]]
-
-
-def _in_words(messages: Sequence[Message]) -> list[Message]:
-    """One user message that says what the messages do."""
-    texts = [
-        f"<tool_response>\n{message['content']}\n</tool_response>"
-        if message["role"] == "tool"
-        else message["content"]
-        for message in messages
-    ]
-    return [{"role": "user", "content": "\n".join(texts)}]
 
 
 def _digest(text: str) -> str:

@@ -6,18 +6,20 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-import scipy.stats
 from rich.table import Table
 
-from spade_jax.benchmarks.interface import Item, Outcome
+from spade_jax.benchmarks.interface import WON, Figures, Item, Outcome
+
+Z = 1.959963984540054  # of a 95 % interval
 
 
 @dataclasses.dataclass(frozen=True)
 class Score:
-    """Mean score of ``tried`` of ``items`` items and its 95 % interval.
+    """Share of ``tried`` of ``items`` items that were won, and its 95 % interval.
 
     Attributes:
       faults: how many of those tried were lost without being judged.
+      credit: mean score, in which partial credit counts.
     """
 
     column: str
@@ -27,32 +29,65 @@ class Score:
     tried: int
     items: int
     faults: int
+    credit: float
 
     @property
     def partial(self) -> bool:
         return self.tried < self.items
 
 
-def wilson(wins: int, count: int) -> tuple[float, float]:
-    """95 % interval of a rate (Wilson 1927)."""
-    low, high = scipy.stats.binomtest(wins, count).proportion_ci(method="wilson")
-    return float(low), float(high)
+def wilson(rate: float, count: float) -> tuple[float, float]:
+    """95 % interval of a rate (Wilson 1927) seen in ``count`` independent trials."""
+    scale = 1 + Z * Z / count
+    middle = (rate + Z * Z / (2 * count)) / scale
+    spread = Z * math.sqrt(rate * (1 - rate) / count + (Z / (2 * count)) ** 2) / scale
+    return max(0.0, middle - spread), min(1.0, middle + spread)
+
+
+def independent(wins: Mapping[str, Sequence[bool]]) -> float:
+    """How many independent trials tell as much as these samples of problems.
+
+    The variance of the mean is estimated between problems (ratio estimator of cluster sampling,
+    Cochran 1977, 6.2); the number is the one with that variance (Korn & Graubard 1998), at least
+    that of the problems and at most that of the samples.
+
+    Args:
+      wins: problem -> of each of its samples, whether it was won.
+    """
+    problems, count = len(wins), sum(map(len, wins.values()))
+    rate = sum(map(sum, wins.values())) / count
+    spread = sum((sum(won) - rate * len(won)) ** 2 for won in wins.values())
+    if problems == count or not spread:
+        return problems
+    variance = spread * problems / (problems - 1) / count**2
+    return min(max(rate * (1 - rate) / variance, problems), count)
 
 
 def of_columns(items: Sequence[Item], outcomes: Iterable[Outcome]) -> list[Score]:
-    """The score of every column that was tried, in the order of the data; all are won or lost."""
+    """The score of every column that was tried, in the order of the data."""
     totals = Counter(item.column for item in items)
+    problems = {item.name: item.problem or item.name for item in items}
     tried: dict[str, list[Outcome]] = {column: [] for column in totals}
     for outcome in outcomes:
         tried[outcome.column].append(outcome)
-    found = []
-    for column, these in tried.items():
-        if these:
-            wins, faults = sum(o.score == 1 for o in these), sum(bool(o.fault) for o in these)
-            ends = wilson(wins, len(these))
-            rate = wins / len(these)
-            found.append(Score(column, rate, *ends, len(these), totals[column], faults))
-    return found
+    return [_score(column, these, totals, problems) for column, these in tried.items() if these]
+
+
+def _score(
+    column: str,
+    these: Sequence[Outcome],
+    totals: Mapping[str, int],
+    problems: Mapping[str, str],
+) -> Score:
+    wins: dict[str, list[bool]] = {}
+    for outcome in these:
+        wins.setdefault(problems[outcome.item], []).append(outcome.score >= WON)
+    count = len(these)
+    rate = sum(map(sum, wins.values())) / count
+    ends = wilson(rate, independent(wins))
+    credit = sum(outcome.score for outcome in these) / count
+    faults = sum(bool(outcome.fault) for outcome in these)
+    return Score(column, rate, *ends, count, totals[column], faults, credit)
 
 
 def mean(scores: Sequence[Score]) -> Score:
@@ -66,10 +101,10 @@ def mean(scores: Sequence[Score]) -> Score:
     middle = sum(score.mean for score in scores) / count
     below = math.sqrt(sum((score.mean - score.low) ** 2 for score in scores)) / count
     above = math.sqrt(sum((score.high - score.mean) ** 2 for score in scores)) / count
-    counts = (
-        sum(getattr(score, name) for score in scores) for name in ("tried", "items", "faults")
-    )
-    return Score("mean", middle, middle - below, middle + above, *counts)
+    tried, items = sum(score.tried for score in scores), sum(score.items for score in scores)
+    faults = sum(score.faults for score in scores)
+    credit = sum(score.credit for score in scores) / count
+    return Score("mean", middle, middle - below, middle + above, tried, items, faults, credit)
 
 
 def summary(items: Sequence[Item], outcomes: Sequence[Outcome]) -> dict[str, Any]:
@@ -93,9 +128,9 @@ def table(
     title: str,
     items: Sequence[Item],
     outcomes: Sequence[Outcome],
-    paper: Mapping[str, float],
+    beside: Figures,
 ) -> Table:
-    """The scores in per cent; below them the published figures of the mean."""
+    """The scores in per cent; ``beside`` them published figures and floors, where there are any."""
     scores = of_columns(items, outcomes)
     whole = len(scores) == len({item.column for item in items})
     partial = "" if len(outcomes) == len(items) else f": PARTIAL, {len(outcomes)} of {len(items)}"
@@ -103,11 +138,23 @@ def table(
     shown.add_column("column", no_wrap=True)
     for heading in ("score", "95 % interval", "tried", "of", "not judged"):
         shown.add_column(heading, justify="right", no_wrap=True)
-    for score in [*scores, *([mean(scores)] if whole else [])]:
+    for heading in beside:
+        shown.add_column(heading, justify="right")
+    for score in scores:
+        shown.add_row(*_row(score, beside))
+    if len({item.column for item in items}) > 1:
+        shown.add_section()
+        shown.add_row(*_row(mean(scores) if whole else None, beside))
+    return shown
+
+
+def _row(score: Score | None, beside: Figures) -> list[str]:
+    """``score``: None for a mean of which columns are missing."""
+    if score is None:
+        cells = ["mean", *["–"] * 5]
+    else:
         rate, low, high = (f"{100 * value:.1f}" for value in (score.mean, score.low, score.high))
         counts = (str(count) for count in (score.tried, score.items, score.faults))
-        shown.add_row(score.column, rate, f"{low}–{high}", *counts)
-    shown.add_section()
-    for name, figure in paper.items():
-        shown.add_row(f"mean, paper: {name}", f"{figure:.1f}")
-    return shown
+        cells = [score.column, rate, f"{low}–{high}", *counts]
+    figures = (others.get(cells[0]) for others in beside.values())
+    return [*cells, *("–" if figure is None else f"{figure:.1f}" for figure in figures)]

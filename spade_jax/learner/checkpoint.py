@@ -66,6 +66,12 @@ class Checkpoints:
         self.wait()
         return self._manager.latest_step()
 
+    def steps(self) -> list[int]:
+        """Complete steps, the oldest first."""
+        self.wait()
+        self._manager.reload()  # what lies on the disk, not what was seen there before
+        return sorted(self._manager.all_steps())
+
     def restore(self, step: int, like: Any) -> tuple[Any, dict]:
         """Arrays and data of ``step``.
 
@@ -77,11 +83,9 @@ class Checkpoints:
         Raises:
           CheckpointError: the step is absent, damaged, or of another structure.
         """
-        self.wait()
         place = self.directory / str(step)
-        self._manager.reload()  # what lies on the disk, not what was seen there before
-        if step not in self._manager.all_steps():
-            steps = ", ".join(map(str, sorted(self._manager.all_steps()))) or "none"
+        if step not in (complete := self.steps()):
+            steps = ", ".join(map(str, complete)) or "none"
             raise CheckpointError(
                 f"{place}: no complete checkpoint of step {step}; complete steps here: {steps}. "
                 "Choose one of these or another directory"

@@ -1,4 +1,4 @@
-"""Worker processes for what is foreign: backends and checkers of benchmarks, under deadlines."""
+"""Worker processes for what is foreign, under deadlines: benchmarks' checkers, tasks."""
 
 import asyncio
 import contextlib
@@ -6,8 +6,8 @@ import os
 import sys
 from typing import Any
 
-from spade_jax.benchmarks.worker import MESSAGE
 from spade_jax.sandbox import wire
+from spade_jax.sandbox.worker import MESSAGE
 
 ENVIRONMENT = ("PYTHONPATH", "LD_LIBRARY_PATH")
 """What a worker is given of this process's environment; no secrets."""

@@ -4,10 +4,10 @@ import asyncio
 
 import pytest
 
-from spade_jax.benchmarks.workers import ENVIRONMENT, Fault, Workers
 from spade_jax.sandbox import seccomp
+from spade_jax.sandbox.workers import ENVIRONMENT, Fault, Workers
 
-MODULE = "tests.benchmarks.odd_backend"
+MODULE = "tests.sandbox.odd_backend"
 
 
 def with_workers(use, **options):

@@ -4,7 +4,7 @@ import os
 import socket
 import time
 
-from spade_jax.benchmarks import worker
+from spade_jax.sandbox import worker
 
 
 def echo(value):

@@ -1,9 +1,9 @@
 """The child's side of a worker: answers requests about foreign code, and can do nothing else.
 
-A benchmark's backend calls :func:`serve` as a program of its own, after importing everything it
-needs. From then on the process has a memory limit, dies with its parent and, where the kernel has
-seccomp filters, can open no file, make no socket and start no process. Deadlines are the parent's
-(``workers.py``).
+A backend (of a benchmark, of tasks) calls :func:`serve` as a program of its own, after importing
+everything it needs. From then on the process has a memory limit, dies with its parent and, where
+the kernel has seccomp filters, can open no file, make no socket and start no process. Deadlines are
+the parent's (``workers.py``).
 """
 
 import os
