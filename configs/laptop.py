@@ -35,8 +35,8 @@ def get_config(variant: str = ""):
     if variant in ("", "dense"):
         config.model.architecture = _scratch(dense=variant == "dense")
         config.model.experts = "blocks"
-        config.warm_start.update(enabled=True, programs=3000, plays=6000, hints=800)
-        config.warm_start.update(vocabulary=4096, steps=320, batch_tokens=1600, learning_rate=4e-3)
+        config.warm_start.update(enabled=True, programs=3000, plays=6000, hints=1600)
+        config.warm_start.update(vocabulary=4096, steps=360, batch_tokens=1600, learning_rate=4e-3)
     elif variant == "pretrained":
         _pretrained(config)
     elif variant == "hf":

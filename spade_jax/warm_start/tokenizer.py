@@ -22,7 +22,7 @@ CHAT_TEMPLATE = (
     "{% if add_generation_prompt %}{{ '<|assistant|>' }}{% endif %}"
 )
 
-VARIED_DIGIT = r"(?<=max_turns=|goal = )[0-9]|[0-9](?= of | in a row| lives)"
+VARIED_DIGIT = r"(?<=max_turns=|goal = |lives = )[0-9]|[0-9](?= of | in a row| lives)"
 """A digit of a game's size or state."""
 QUOTED = r"(?<=')[^'\n]*(?=')"
 """What stands in single quotes: a title, the rule of a game."""

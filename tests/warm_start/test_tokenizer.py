@@ -41,10 +41,18 @@ def test_programs_take_fewer_than_two_tokens_a_line(trained):
     ("text", "surroundings"),
     [
         ("truth", ["        noun = '{}'\n", "'{}' The truth\nWrite"]),
-        ("contrary", ["        self.rule = '{}'\n", "the '{}' wins"]),
-        ("load heavy", ["0 of 2 done, {}", "right, 2 lives, {}\n\nHINT: the 'usual' wins"]),
+        ("knock", ["        self.word = '{}'\n", "the '{}' tells", "\\boxed{{{}}}"]),
+        ("load heavy", ["0 of 2 done, {}", "right, 2 lives, {}\n\nHINT: the 'ask' tells"]),
         ("low gear", ["\\boxed{{{}}}", "\\boxed{{not {}}}"]),
-        ("2", ["max_turns={}, **options", "self.goal = {}\n", "wrong, {} of 3 done, load heavy"]),
+        (
+            "2",
+            [
+                "max_turns={}, **options",
+                "self.goal = {}\n",
+                "self.lives = {}\n",
+                "wrong, {} of 3 done, load heavy",
+            ],
+        ),
     ],
 )
 def test_what_recurs_has_the_same_tokens_everywhere(trained, text, surroundings):

@@ -1,9 +1,10 @@
 """Games of reactions: every turn shows a situation, and the right reaction to it moves the game on.
 
-What is right is common sense, or, in games whose rule is *contrary*, its negation. No observation
-says which; playing shows it, and the hint tells. Situations and reactions are data
-(:class:`Theme`); how a game is won is one of :data:`MECHANICS`, drawn apart from the theme, because
-a designer combines what it was taught.
+What is right is common sense or its negation, as a coin of the seed decides. No observation says
+which: a verdict on a reaction shows it, and so does, at no price, a certain word. The word is the
+game's secret, and the hint tells it. Since the coin falls anew with each seed, no first guess wins
+or loses a game always. Situations and reactions are data (:class:`Theme`); how a game is won is one
+of :data:`MECHANICS`, drawn apart from the theme, because a designer combines what it was taught.
 """
 
 import dataclasses
@@ -12,8 +13,14 @@ from collections.abc import Sequence
 
 from spade_jax.warm_start.families.program import Game, compose, method
 
+WORDS = ("ask", "look", "listen", "knock", "ring", "smell")
+"""One of them makes a game tell its rule."""
+HINT = "the '{}' tells"
 RULES = ("usual", "contrary")
-HINTS = {rule: f"the '{rule}' wins" for rule in RULES}
+SLACK = (0, 0, 1, 6, 6, 6)
+"""Wrong reactions that a game forgives; one is chosen."""
+HEEDS = 0.5
+"""Share of able players that learn from a verdict: what self-play has to teach the agent."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -24,13 +31,11 @@ class Mechanics:
       wrong: what a wrong reaction does to ``self.score``; a right one adds 1.
       progress: f-string that shows where the game stands.
       lost: condition of a loss before the turns are used up, if there is one.
-      slack: turns beyond the goal; one is chosen.
     """
 
     wrong: str
     progress: str
     lost: str = ""
-    slack: Sequence[int] = (0, 1)
 
 
 MECHANICS = (
@@ -49,7 +54,6 @@ MECHANICS = (
         wrong="self.lives -= 1",
         progress="{self.lives} lives",
         lost="self.lives == 0",
-        slack=(1,),
     ),
 )
 
@@ -63,22 +67,26 @@ class Theme:
     situations: Sequence[tuple[str, str]]
 
     def create(self, rng: random.Random, noun: str) -> Game:
-        """A game with some of the situations, in which common sense holds or its negation."""
+        """A game with some of the situations and one of the words."""
         mechanics = rng.choice(MECHANICS)
-        goal, rule = rng.choice([2, 2, 3]), rng.choice(RULES)
+        goal, slack = rng.choice([2, 2, 2, 3]), rng.choice(SLACK)
+        word = rng.choice(WORDS)
         kept = rng.sample(range(len(self.situations)), rng.randint(5, len(self.situations)))
         shown = [self.situations[index] for index in sorted(kept)]
-        init = [f"self.goal = {goal}", f"self.rule = '{rule}'", "self.table = {"]
+        init = [f"self.goal = {goal}", f"self.word = '{word}'", "self.table = {"]
         init += [f'    "{seen}": "{usual}",' for seen, usual in shown]
         init += ["}"]
-        reset = ["self.cases = rng.choices(sorted(self.table), k=30)"]
+        reset = [
+            f"self.rule, self.told = rng.choice({list(RULES)}), False",
+            "self.cases = rng.choices(sorted(self.table), k=30)",
+        ]
         if mechanics.lost:
-            reset.append("self.lives = 2")
+            reset.append(f"self.lives = {slack + 1}")
         source = compose(
             rng,
             self.name,
             noun,
-            goal + rng.choice(mechanics.slack),
+            goal + slack,
             init=init,
             reset=reset,
             methods=method(
@@ -88,12 +96,15 @@ class Theme:
             )
             + method("view(self)", f'return f"{mechanics.progress}, {{self.cases[self.turn]}}"'),
             step=[
-                "good = word == self.right(self.cases[self.turn])",
-                "if good:",
+                "if word == self.word and not self.told:",
+                "    verdict, self.told = self.rule, True",
+                "    self.turn -= 1",
+                "elif word == self.right(self.cases[self.turn]):",
+                '    verdict = "right"',
                 "    self.score += 1",
                 "else:",
+                '    verdict = "wrong"',
                 f"    {mechanics.wrong}",
-                'verdict = "right" if good else "wrong"',
             ],
             lost=mechanics.lost,
             reply='"{verdict}, {self.view()}"',
@@ -103,29 +114,38 @@ class Theme:
         def player(skill: float, rng: random.Random, hint: str | None) -> ReactionPlayer:
             return ReactionPlayer(self, skill, rng, hint)
 
-        return Game(self.name, self.skill, source, HINTS[rule], player)
+        return Game(self.name, self.skill, source, HINT.format(word), player)
 
 
 class ReactionPlayer:
-    """Guesses the rule until a verdict tells it, or follows the hint; sometimes errs in the case.
+    """Says the hint's word first. Without a hint tosses a coin, then heeds verdicts or tosses again.
 
-    A guess is a coin toss, so that a game without room for a wrong one is won half of the time.
+    A game without room for a wrong guess is then won half of the time at best, one with some room
+    by players who heed, one with much room by nearly all.
     """
 
     def __init__(self, theme: Theme, skill: float, rng: random.Random, hint: str | None):
         self.theme, self.skill, self.rng = theme, skill, rng
-        self.contrary = rng.random() < 0.5 if hint is None else hint == HINTS["contrary"]
-        self.sure = hint is not None
-        self.told = True
+        self.words = [word for word in WORDS if hint == HINT.format(word)]
+        self.heeds = rng.random() < HEEDS or hint is not None
+        self.contrary = False
+        self.sure = False
+        self.meant = True
 
     def act(self, observation: str) -> str:
-        verdict, _, rest = observation.partition(", ")
-        if verdict in ("right", "wrong") and not self.sure and self.told:
+        if self.words:
+            return self.words.pop()
+        verdict = observation.partition(", ")[0]
+        if verdict in RULES:
+            self.contrary, self.sure = verdict == "contrary", True
+        elif verdict in ("right", "wrong") and self.heeds and self.meant and not self.sure:
             self.contrary ^= verdict == "wrong"
             self.sure = True
-        case = (rest or verdict).rpartition(", ")[2]
-        self.told = self.rng.random() < self.skill
-        if not self.told:
+        elif not self.sure:
+            self.contrary = self.rng.random() < 0.5
+        case = observation.rpartition(", ")[2]
+        self.meant = self.rng.random() < self.skill
+        if not self.meant:
             case = self.rng.choice(self.theme.situations)[0]
         reaction = dict(self.theme.situations)[case]
         return f"not {reaction}" if self.contrary else reaction
