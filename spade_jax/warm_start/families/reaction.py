@@ -118,7 +118,7 @@ class Theme:
 
 
 class ReactionPlayer:
-    """Says the hint's word first. Without a hint tosses a coin, then heeds verdicts or tosses again.
+    """Says the hint's word first. Without one tosses a coin, then heeds verdicts or tosses again.
 
     A game without room for a wrong guess is then won half of the time at best, one with some room
     by players who heed, one with much room by nearly all.
