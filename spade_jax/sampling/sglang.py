@@ -34,7 +34,6 @@ API_KEY = "SPADE_SGLANG_API_KEY"
 ADMIN_KEY = "SPADE_SGLANG_ADMIN_KEY"
 """Environment variable with the servers' ``--admin-api-key``."""
 TRIES = 5  # of one completion, without a single token more
-PROBED = ([0], [1], [0, 1], [1, 0])  # prompts on which the log-prob convention is looked at
 
 T = typing.TypeVar("T")
 
@@ -142,7 +141,6 @@ class SGLangSampler:
         await self._servers.start()
         if self._front is not self._servers:
             await self._front.start()
-        await self._check_convention()
 
     async def _close(self) -> None:
         for task in asyncio.all_tasks() - {asyncio.current_task()}:
@@ -280,40 +278,3 @@ class SGLangSampler:
         if params.max_tokens < 1:
             return f"max_tokens={params.max_tokens}, must be at least 1"
         return ""
-
-    async def _check_convention(self) -> None:
-        """Sees that log-probs are those at the sampling temperature.
-
-        The likeliest token, drawn at temperature 1/2 (by a nucleus of almost nothing), has a
-        larger log-prob then than at temperature 1, unless the server leaves out the temperature.
-
-        Raises:
-          NoServer: it does.
-        """
-        gained = 0.0
-        for prompt in PROBED:
-            cold, warm = [
-                await self._probe(prompt, SamplingParams(1, temperature, top_p=1e-6))
-                for temperature in (0.5, 1.0)
-            ]
-            gained += abs(cold - warm)
-        if gained < 1e-3:
-            raise NoServer(
-                "the servers give log-probs without the sampling temperature, so importance "
-                "ratios would be wrong; start them without SGLANG_RETURN_ORIGINAL_LOGPROB"
-            )
-
-    async def _probe(self, prompt: list[int], params: SamplingParams) -> float:
-        """Log-prob of one token, whatever the weights."""
-        for _ in range(TRIES):
-            rid = uuid.uuid4().hex
-            async with self._front.worker(None) as worker:
-                try:
-                    body = replies.body(prompt, params, 1, rid, 0)
-                    payload = await worker.generate(body, self._settings.timeout)
-                    return replies.read(payload, rid, 1, self._vocabulary).logp[0]
-                except ServerFault as fault:
-                    self._front.eject(worker, fault)
-                except (Rejected, LookupError) as error:
-                    raise NoServer(f"{worker.url} does not sample a token: {error}") from error
-        raise NoServer(f"no server sampled a token in {TRIES} tries; look at their logs")

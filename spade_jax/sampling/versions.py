@@ -44,7 +44,10 @@ class Versions:
     def __init__(self, folder: Path, seen_as: str, config: ModelConfig, tokenizer: Any, dtype: str):
         self._folder = folder.absolute()
         self._seen_as = seen_as or str(self._folder)
-        self._config = huggingface.with_tokens(config, tokenizer)
+        # SGLang's Qwen3-MoE (0.5.23) does not tie: without a head of its own its logits are all 0.
+        self._untie = config.tied and bool(config.experts)
+        known = huggingface.with_tokens(config, tokenizer)
+        self._config = dataclasses.replace(known, tied=config.tied and not self._untie)
         self._tokenizer, self._dtype = tokenizer, dtype
         # A run that is killed and continued makes other weights under the same number.
         self._process = secrets.token_hex(4)
@@ -58,6 +61,9 @@ class Versions:
         """
         label = f"version-{number:06d}-{self._process}"
         folder = self._folder / label
+        if self._untie:
+            head = (("output",), params["embedding"])
+            params = nnx.from_flat_state([*nnx.to_flat_state(params), head])
         huggingface.save(folder, self._config, params, self._tokenizer, self._dtype)
         self._written = [*self._written, folder][-KEPT:]
         for path in [*self._folder.glob("version-*"), *self._folder.glob(".version-*")]:
