@@ -15,7 +15,7 @@ import os
 import signal
 import sys
 import traceback
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -173,17 +173,19 @@ async def _train(
                     exchange,
                     supply,
                 )
-                async for row in _iterations(cycle, learner, corpus, checkpoints):
-                    row |= sampler_metrics()
-                    if records:
-                        records.metrics(row)
-                    trackers.log(row)
-                    bar.step(summary.line(row))
+                running = _iterations(cycle, learner, corpus, checkpoints)
+                async with contextlib.aclosing(running) as rows:
+                    async for row in rows:
+                        row |= sampler_metrics()
+                        if records:
+                            records.metrics(row)
+                        trackers.log(row)
+                        bar.step(summary.line(row))
 
     if records:
-        rows = records.read_metrics()
-        summary.show(rows, workdir, console)
-        summary.check(rows, workdir)
+        written = records.read_metrics()
+        summary.show(written, workdir, console)
+        summary.check(written, workdir)
 
 
 @contextlib.contextmanager
@@ -224,7 +226,7 @@ def _restore(
 
 async def _iterations(
     cycle: Cycle, learner: Learner, corpus: corpora.Corpus | None, checkpoints: Checkpoints
-) -> AsyncIterator[dict[str, Any]]:
+) -> AsyncGenerator[dict[str, Any]]:
     """Runs what is left of the run, saving as the config says; gives each iteration's metrics."""
     settings, state = cycle.settings, cycle.state
 
@@ -233,22 +235,27 @@ async def _iterations(
         return {"selfplay": state.to_json(), "corpus": position}
 
     before = snapshot()
-    while (iteration := state.iteration) < settings.iterations:
-        try:
-            row = await cycle.run_iteration()
-        except asyncio.CancelledError:
-            await cycle.exchange.stop()
-            # Learning waits for nothing: whoever was cancelled while waiting has not yet learned.
-            if checkpoints.latest() != iteration:
-                checkpoints.save(iteration, learner.state, before)
-            raise
+
+    def settled() -> None:
+        nonlocal before
         before = snapshot()
-        yield row
-        if (
-            state.iteration % settings.checkpoint.every == 0
-            or state.iteration == settings.iterations
-        ):
-            checkpoints.save(state.iteration, learner.state, before)
+
+    try:
+        while (begun := state.iteration) < settings.iterations:
+            try:
+                row = await cycle.run_iteration(settled)
+            except asyncio.CancelledError:
+                await cycle.exchange.stop()
+                # Learning is not cancelled: who was, while waiting, has not learned from ``begun``.
+                if checkpoints.latest() != begun:
+                    checkpoints.save(begun, learner.state, before)
+                raise
+            yield row
+            done = begun + 1
+            if done % settings.checkpoint.every == 0 or done == settings.iterations:
+                checkpoints.save(done, learner.state, before)
+    finally:
+        await cycle.stop()
 
 
 def _corpus(settings: config.Config, exchange: Exchange) -> corpora.Corpus | None:
