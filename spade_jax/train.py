@@ -195,13 +195,8 @@ def _sampling(
     """The sampler, and what it adds to each row of metrics."""
     wanted, seed = settings.sampler, settings.seed
     if wanted.kind == "sglang":
-        if jax.process_count() > 1:
-            raise config.ConfigError(
-                "config.sampler.kind: 'sglang' writes weights from one process; run one, or "
-                "sample with 'native'"
-            )
-        dtype = settings.model.compute_dtype
-        with SGLangSampler(model.config, tokenizer, wanted, dtype, seed, workdir) as remote:
+        parts = model.config, tokenizer, wanted, settings.model.compute_dtype, seed, workdir
+        with SGLangSampler(*parts, processes.group(settings.processes)) as remote:
             yield remote, remote.metrics
         return
     native = NativeSampler(model, wanted, seed)

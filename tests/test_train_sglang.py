@@ -59,6 +59,7 @@ def test_servers_and_learner_agree_on_log_probs(rows):
     assert any(row["grad_norm/agent"] > 0 for row in trained)
 
 
+@pytest.mark.slow
 def test_killed_while_the_next_iteration_is_sampled_nothing_counts_twice(tmp_path):
     """Once while it learns, once as it saves, once stopped; every part is then told once."""
     workdir, server = tmp_path / "run", FakeSGLang(259)

@@ -38,6 +38,7 @@ class Worker:
       key: sent with every call; empty = none.
       admin_key: sent with calls that change the server; empty = ``key``.
       holds_weights: False for a router, which passes on generation alone.
+      loads: False where another process hands it the weights.
 
     Attributes:
       ready: fit to sample, with the current weights.
@@ -52,9 +53,10 @@ class Worker:
         key: str = "",
         admin_key: str = "",
         holds_weights: bool = True,
+        loads: bool = True,
     ):
         self.url = url.rstrip("/")
-        self.holds_weights = holds_weights
+        self.holds_weights, self._loads = holds_weights, loads
         self.ready, self.in_flight, self.trouble = False, 0, "not asked yet"
         self.suspect = False  # its weights may be anything
         self._tempered = False  # its log-probs were seen to be those at the sampling temperature
@@ -96,11 +98,14 @@ class Worker:
     async def load(self, version: Version, timeout: float) -> None:
         """Pauses, loads, verifies, continues. After a fault it stays paused: nothing samples.
 
-        Requests in flight come back aborted, with what they have.
+        Requests in flight come back aborted, with what they have. Where another process loads,
+        this only verifies.
 
         Raises:
           ServerFault: it may now hold any weights.
         """
+        if not self._loads:
+            return await self._require_label(version)
         self.suspect = True
         await self._control("/pause_generation", {"mode": "abort"}, timeout)
         answer = await self._control(
@@ -110,8 +115,7 @@ class Worker:
         )
         if not isinstance(answer, dict) or answer.get("success") is not True:
             raise ServerFault("update", f"{self.url}: {_message(answer)}")
-        if (label := await self.label()) != version.label:
-            raise ServerFault("update", f"{self.url} says {label!r} after loading {version.label}")
+        await self._require_label(version)
         await self._control("/continue_generation", {}, ASK)
         if not self._tempered:
             await self._require_tempered()
@@ -127,6 +131,10 @@ class Worker:
         reply = await self._token([0], SamplingParams(1, temperature=0.0))
         if label is not None and reply.labels != [label]:
             raise ServerFault("stale", f"{self.url} sampled with {reply.labels}, not {label}")
+
+    async def _require_label(self, version: Version) -> None:
+        if (label := await self.label()) != version.label:
+            raise ServerFault("update", f"{self.url} serves {label!r}, not {version.label}")
 
     async def _require_tempered(self) -> None:
         """Sees, on weights of ours, that log-probs are those at the sampling temperature.
