@@ -75,6 +75,11 @@ class Schedule:
     top_up: bool = setting(
         True, "have empty slots written again in the later iterations of an epoch"
     )
+    overlap: str = setting(
+        "none",
+        "what is sampled while the learner works: 'none' or, with servers elsewhere, "
+        "'next_iteration', with weights that are one iteration old until the new ones come",
+    )
 
 
 @dataclasses.dataclass(frozen=True)

@@ -32,6 +32,7 @@ CHOICES = {
     "model.parameter_dtype": DTYPES,
     "model.compute_dtype": DTYPES,
     "schedule.skills": GAME_SKILLS + TOOL_SKILLS,
+    "schedule.overlap": ("none", "next_iteration"),
     "designer.difficulty": ("easy", "medium", "hard"),
     "designer.prompts": ("full", "small"),
     "hints.author": ("policy", "environment", "endpoint"),
@@ -222,6 +223,12 @@ def _check_schedule(config: Any) -> None:
         "schedule.delay",
         f"{schedule.delay} is less than schedule.k = {schedule.k}: the designer would be trained "
         "before its environments have been played; set it to schedule.k or more",
+    )
+    _require(
+        schedule.overlap == "none" or config.sampler.kind != "native",
+        "schedule.overlap",
+        f"{schedule.overlap!r} needs servers elsewhere (sampler.kind = 'sglang'): the native "
+        "sampler works on the learner's devices",
     )
     _require(
         0 < rewards.slow_rate < rewards.fast_rate <= 1,

@@ -19,6 +19,7 @@ import jax
 from jax._src import distributed  # the only door to the key-value store; Orbax uses it too
 
 from spade_jax import config
+from spade_jax.models.group import Group, Single
 from spade_jax.selfplay.exchange import Alone, Exchange
 
 log = logging.getLogger(__name__)
@@ -57,6 +58,11 @@ def exchange(settings: config.Processes) -> Exchange:
     return Processes(settings.deadline) if jax.process_count() > 1 else Alone()
 
 
+def group(settings: config.Processes) -> Group:
+    """The same processes, for what they make together beside self-play: weights on disk."""
+    return Processes(settings.deadline, "group") if jax.process_count() > 1 else Single()
+
+
 def end(code: int) -> typing.NoReturn:
     """Ends this process. One of several does not wait for the others, as JAX's own exit would."""
     if not jax.distributed.is_initialized():
@@ -67,17 +73,21 @@ def end(code: int) -> typing.NoReturn:
 
 
 class Processes:
-    """An :class:`Exchange` through JAX's coordination service.
+    """An :class:`Exchange`, and a :class:`Group`, through JAX's coordination service.
 
     A process that was told to stop or failed says so in the message of its next exchange, so that
     all learn of it at the same place. Waiting for others cannot be cancelled: who is cancelled
     there goes on with them and has all stop at the exchange after.
     """
 
-    def __init__(self, deadline: float):
-        """``deadline``: seconds to wait for the others at one exchange."""
+    def __init__(self, deadline: float, name: str = "exchange"):
+        """``name`` keeps what is said here apart from others' words.
+
+        Args:
+          deadline: seconds to wait for the others at one exchange.
+        """
         self.index, self.count = jax.process_index(), jax.process_count()
-        self._deadline = deadline
+        self._deadline, self._name = deadline, name
         self._client: Any = distributed.global_state.client
         self._round = 0
         self._stopping = self._stopped = False
@@ -96,12 +106,16 @@ class Processes:
             except asyncio.CancelledError:
                 self._stopping = True
         messages = waiting.result()
-        for index, found in enumerate(messages):
-            if "failed" in found:
-                raise ProcessFault(f"process {index} failed: {found['failed']}")
         if any("stop" in found for found in messages):
             self._stopped = True
             raise asyncio.CancelledError
+        return self._values(what, messages)
+
+    def gather(self, what: str, value: Any) -> list[Any]:
+        """See :class:`Group`. Raises as :meth:`all_gather`."""
+        return self._values(what, self._gather(what, {"what": what, "value": value}))
+
+    def _values(self, what: str, messages: list[dict[str, Any]]) -> list[Any]:
         for index, found in enumerate(messages):
             if found["what"] != what:
                 raise ProcessFault(
@@ -152,6 +166,9 @@ class Processes:
                     "log. The same command continues the run"
                 ) from error
             messages.append(json.loads(found))
+        for index, message in enumerate(messages):
+            if "failed" in message:
+                raise ProcessFault(f"process {index} failed: {message['failed']}")
         if self._round > 1:  # all have come here, so all have read what was before
             self._client.key_value_delete(self._key(self._round - 1, self.index))
         return messages
@@ -173,7 +190,7 @@ class Processes:
         return missing
 
     def _key(self, number: int, index: int) -> str:
-        return f"spade_jax/{number}/{index}"
+        return f"spade_jax/{self._name}/{number}/{index}"
 
 
 def _listed(indices: list[int]) -> str:

@@ -120,6 +120,10 @@ def show(rows: Sequence[Mapping[str, Any]], workdir: Path, console: Console) -> 
             f"{_mean(trained, f'grad_norm/{role}')} in {len(trained)} updates, "
             f"{_total(rows, f'{role}/trained')} trajectories",
         )
+    if scored := [row for row in rows if row.get("trained_tokens/agent")]:
+        largest = max(row["logp_gap/agent/max"] for row in scored)
+        mean = statistics.fmean(row["logp_gap/agent/mean"] for row in scored)
+        table.add_row("log-prob gap to the sampler", f"mean {mean:.1e}, max {largest:.1e} (agent)")
     for phase in PHASES:
         seconds = sum(row.get(f"time/{phase}", 0.0) for row in rows)
         tokens = _total(rows, f"tokens/{phase}")

@@ -15,7 +15,7 @@ import os
 import signal
 import sys
 import traceback
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -178,20 +178,27 @@ async def _train(
                 )
                 if state.environments:
                     bar.show(summary.latest(state.environments, state.ledger))
-                async for row in _iterations(cycle, learner, corpus, checkpoints):
-                    row |= sampler_metrics()
-                    if records:
-                        records.metrics(row)
-                    trackers.log(row)
-                    bar.show(summary.latest(state.environments, state.ledger))
-                    bar.step(summary.line(row))
-                    for warning in summary.warnings(row):
-                        bar.warn(warning)
+                running = _iterations(cycle, learner, corpus, checkpoints)
+                async with contextlib.aclosing(running) as rows:
+                    async for row in rows:
+                        row |= sampler_metrics()
+                        if records:
+                            records.metrics(row)
+                        trackers.log(row)
+                        _tell(bar, row, state)
 
     if records:
-        rows = records.read_metrics()
-        summary.show(rows, workdir, console)
-        summary.check(rows, workdir)
+        written = records.read_metrics()
+        summary.show(written, workdir, console)
+        summary.check(written, workdir)
+
+
+def _tell(bar: RunProgress, row: dict[str, Any], state: State) -> None:
+    """Of an iteration that has ended, on the terminal."""
+    bar.show(summary.latest(state.environments, state.ledger))
+    bar.step(summary.line(row))
+    for warning in summary.warnings(row):
+        bar.warn(warning)
 
 
 @contextlib.contextmanager
@@ -201,13 +208,8 @@ def _sampling(
     """The sampler, and what it adds to each row of metrics."""
     wanted, seed = settings.sampler, settings.seed
     if wanted.kind == "sglang":
-        if jax.process_count() > 1:
-            raise config.ConfigError(
-                "config.sampler.kind: 'sglang' writes weights from one process; run one, or "
-                "sample with 'native'"
-            )
-        dtype = settings.model.compute_dtype
-        with SGLangSampler(model.config, tokenizer, wanted, dtype, seed, workdir) as remote:
+        parts = model.config, tokenizer, wanted, settings.model.compute_dtype, seed, workdir
+        with SGLangSampler(*parts, processes.group(settings.processes)) as remote:
             yield remote, remote.metrics
         return
     native = NativeSampler(model, wanted, seed)
@@ -232,7 +234,7 @@ def _restore(
 
 async def _iterations(
     cycle: Cycle, learner: Learner, corpus: corpora.Corpus | None, checkpoints: Checkpoints
-) -> AsyncIterator[dict[str, Any]]:
+) -> AsyncGenerator[dict[str, Any]]:
     """Runs what is left of the run, saving as the config says; gives each iteration's metrics."""
     settings, state = cycle.settings, cycle.state
 
@@ -241,22 +243,27 @@ async def _iterations(
         return {"selfplay": state.to_json(), "corpus": position}
 
     before = snapshot()
-    while (iteration := state.iteration) < settings.iterations:
-        try:
-            row = await cycle.run_iteration()
-        except asyncio.CancelledError:
-            await cycle.exchange.stop()
-            # Learning waits for nothing: whoever was cancelled while waiting has not yet learned.
-            if checkpoints.latest() != iteration:
-                checkpoints.save(iteration, learner.state, before)
-            raise
+
+    def settled() -> None:
+        nonlocal before
         before = snapshot()
-        yield row
-        if (
-            state.iteration % settings.checkpoint.every == 0
-            or state.iteration == settings.iterations
-        ):
-            checkpoints.save(state.iteration, learner.state, before)
+
+    try:
+        while (begun := state.iteration) < settings.iterations:
+            try:
+                row = await cycle.run_iteration(settled)
+            except asyncio.CancelledError:
+                await cycle.exchange.stop()
+                # Learning is not cancelled: who was, while waiting, has not learned from ``begun``.
+                if checkpoints.latest() != begun:
+                    checkpoints.save(begun, learner.state, before)
+                raise
+            yield row
+            done = begun + 1
+            if done % settings.checkpoint.every == 0 or done == settings.iterations:
+                checkpoints.save(done, learner.state, before)
+    finally:
+        await cycle.stop()
 
 
 def _corpus(settings: config.Config, exchange: Exchange) -> corpora.Corpus | None:

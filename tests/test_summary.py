@@ -27,6 +27,9 @@ def row(iteration, asked=6, accepted=6, mixed=2, **more):
         "returns/plain": 0.25,
         "tokens/play": 300,
         "time/play": 2.0,
+        "trained_tokens/agent": 100 * (iteration > 0),  # the first one's games were all won
+        "logp_gap/agent/mean": 1e-6 * iteration,
+        "logp_gap/agent/max": 1e-4 * iteration,
     }
     if iteration % 2 == 0:
         values |= {"designer/slots": asked, "designer/accepted": accepted}
@@ -51,6 +54,7 @@ def test_summary_counts():
         "plain return │ 0.250 (first 0.250, last 0.250) over 72 episodes",
         "hinted return │ 0.500 (first 0.500, last 0.500) over 48 episodes",
         "designer gradient norm │ 2.000 in 1 updates, 6 trajectories",
+        "log-prob gap to the sampler │ mean 1.5e-06, max 2.0e-04 (agent)",
         "time in play │ 0:06, 150 tokens/s",
         "runs/x/metrics.jsonl",
     ):

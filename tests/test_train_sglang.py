@@ -10,6 +10,8 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent / "sampling"))
 from fake_sglang import FakeSGLang
 
+from spade_jax.selfplay import manifest
+
 PROGRAM = Path(__file__).with_name("tiny_run.py")
 
 
@@ -55,3 +57,38 @@ def test_servers_and_learner_agree_on_log_probs(rows):
     for row in trained:
         assert row["logp_gap/agent/p50"] < 1e-4
     assert any(row["grad_norm/agent"] > 0 for row in trained)
+
+
+@pytest.mark.slow
+def test_killed_while_the_next_iteration_is_sampled_nothing_counts_twice(tmp_path):
+    """Once while it learns, once as it saves, once stopped; every part is then told once."""
+    workdir, server = tmp_path / "run", FakeSGLang(259)
+    command = [sys.executable, str(PROGRAM), str(workdir), "--urls", server.url,
+               "--set", "schedule.overlap='next_iteration'"]  # fmt: skip
+    moments = [("SIGKILL", "learn", 1), ("SIGKILL", "save", 0), ("SIGTERM", "learn", 1)]
+    try:
+        for name, phase, iteration in moments:
+            moment = ["--signal", name, "--phase", phase, "--iteration", str(iteration)]
+            died = subprocess.run([*command, *moment], capture_output=True, text=True, timeout=900)
+            assert died.returncode == (0 if name == "SIGTERM" else -9), died.stdout + died.stderr
+        done = subprocess.run(command, capture_output=True, text=True, timeout=900)
+    finally:
+        server.close()
+    assert "stopped and saved" in died.stdout
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "continuing after iteration 1" in done.stdout  # SIGTERM lost no step
+    rows = [json.loads(line) for line in (workdir / "metrics.jsonl").read_text().splitlines()]
+    assert [row["iteration"] for row in rows] == [0, 1, 2]
+    assert max(row.get("lag/agent/max", 0) for row in rows) <= 1
+    tables = {table: manifest.read(workdir, table).to_pylist() for table in manifest.SCHEMAS}
+    plays = [(p["sha"], p["iteration"], p["arm"], p["play"]) for p in tables["plays"]]
+    assert len(plays) == len(set(plays))
+    for row in rows:
+        of_row = [play for play in tables["plays"] if play["iteration"] == row["iteration"]]
+        scored = sum(play["return"] is not None for play in of_row)
+        assert scored == row["episodes/plain"] + row["episodes/hinted"]
+    environments = [environment["sha"] for environment in tables["environments"]]
+    assert len(environments) == len(set(environments)) > 0
+    assert len(environments) == len(list((workdir / "environments").iterdir()))
+    paid = [designer["sha"] for designer in tables["designers"]]
+    assert sorted(paid) == sorted(environments)  # the last iteration pays what is left

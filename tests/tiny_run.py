@@ -29,6 +29,7 @@ from rich.console import Console
 
 from spade_jax import config, policy, processes, train
 from spade_jax.learner.checkpoint import Checkpoints
+from spade_jax.learner.step import Learner
 from spade_jax.models import loading
 from spade_jax.progress import RunProgress
 from spade_jax.sampling.interface import Completion
@@ -118,6 +119,7 @@ class Helped:
             completion,
             tokens=[*completion.tokens, self.renderer.reply("")[-1]],
             logp=[*completion.logp, -1.0],
+            versions=[*completion.token_versions, completion.version],
             finish_reason="stop",
         )
 
@@ -198,6 +200,14 @@ def main():
             super().save(step, arrays, data)
             moment.iteration = step
 
+    class Learning(Learner):
+        """Where iterations overlap, the bar shows what is sampled."""
+
+        def update(self, trajectories):
+            if "next_iteration" in str(changes):
+                moment.begins("learn")
+            return super().update(trajectories)
+
     tokenizer = conftest.make_byte_tokenizer()
     Helped.renderer = Renderer(tokenizer)
 
@@ -207,7 +217,7 @@ def main():
     policy.prepare = prepare
     train.NativeSampler, train.SGLangSampler = HelpedNative, HelpedSGLang
     train.RunProgress = Progress
-    train.Checkpoints = Saving
+    train.Checkpoints, train.Learner = Saving, Learning
     try:
         asyncio.run(train.train(settings(changes, chosen.urls), workdir, Console(width=200)))
     except Exception:

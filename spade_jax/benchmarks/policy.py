@@ -106,7 +106,7 @@ class SampledTalk:
         if completion.finish_reason == "refused":
             raise Unanswered(f"refused: {completion.refusal}")
         self.replies += 1
-        self.conversation.sampled(completion.tokens, completion.logp)
+        self.conversation.sampled(completion)
         return self.renderer.decode(completion.tokens)
 
     def tell(self, messages: Sequence[Message]) -> None:

@@ -1,5 +1,6 @@
 """Checkpoints in the Hugging Face layout: a folder of safetensors files and ``config.json``."""
 
+import concurrent.futures
 import dataclasses
 import functools
 import itertools
@@ -21,6 +22,7 @@ from flax import nnx
 from spade_jax import config as settings_
 from spade_jax.models import sharding
 from spade_jax.models.config import ModelConfig, ModelError
+from spade_jax.models.group import Group, Single, in_all
 from spade_jax.models.tensor_files import INDEX, SINGLE, TensorFolder
 from spade_jax.models.transformer import Transformer, abstract
 
@@ -256,25 +258,38 @@ def save(
     tokenizer: Any = None,
     dtype: str = "",
     shard_bytes: int = 5_000_000_000,
+    group: Group | None = None,
 ) -> None:
     """Writes a folder that transformers, SGLang and :func:`load` read; complete or not at all.
 
     Args:
-      params: the state of a :class:`Transformer`, every array addressable by this process.
+      params: the state of a :class:`Transformer`, every array addressable by this process or, with
+        a group, laid out over the devices of its processes.
       tokenizer: a ``PreTrainedTokenizerFast``, chat template included, or None.
       dtype: dtype of the file; empty keeps that of the parameters.
-      shard_bytes: largest file, unless one tensor is larger.
+      shard_bytes: largest file, unless one tensor is larger; with a group also at most each
+        process's share.
+      group: the processes that all call this and see ``folder``. Files are dealt out and written
+        at the same time; the first process adds what belongs to all and gives the folder its name.
 
     Raises:
       ModelError: the folder exists.
+      Exception: another process of the group failed.
     """
-    folder = pathlib.Path(folder)
-    if folder.exists():
-        raise ModelError(f"{folder} exists; name a new folder or remove it")
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = pathlib.Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
-    try:
-        _write_weights(unfinished, config, params, dtype, shard_bytes)
+    folder, group = pathlib.Path(folder), group or Single()
+    first = group.index == 0
+
+    def made() -> str:
+        if not first:
+            return ""
+        if folder.exists():
+            raise ModelError(f"{folder} exists; name a new folder or remove it")
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        return tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent)
+
+    def finish() -> None:
+        if not first:
+            return
         held = dtype or str(params["embedding"].dtype)
         _write_json(unfinished / "config.json", {**config.to_hf(), "torch_dtype": held})
         _write_json(unfinished / "generation_config.json", _generation_config(config))
@@ -282,8 +297,18 @@ def save(
             tokenizer.save_pretrained(unfinished)
         unfinished.chmod(0o755)
         unfinished.rename(folder)
+
+    unfinished = pathlib.Path(in_all(group, "the folder of weights", made)[0])
+    try:
+        in_all(
+            group,
+            "weights",
+            lambda: _write_weights(unfinished, config, params, dtype, shard_bytes, group),
+        )
+        in_all(group, "the name of the folder of weights", finish)
     except BaseException:
-        shutil.rmtree(unfinished, ignore_errors=True)
+        if first:
+            shutil.rmtree(unfinished, ignore_errors=True)
         raise
 
 
@@ -300,35 +325,89 @@ def with_tokens(config: ModelConfig, tokenizer: Any) -> ModelConfig:
     )
 
 
-def _write_weights(
-    folder: pathlib.Path, config: ModelConfig, params: nnx.State, dtype: str, shard_bytes: int
-) -> None:
-    variables = _variables(params)
+def _shards(every: list[Tensor], sizes: list[int], limit: int) -> dict[str, list[Tensor]]:
+    """File name -> what it holds, ``limit`` bytes at most unless one tensor is larger."""
     shards: list[list[Tensor]] = [[]]
-    size = total = 0
-    for tensor in tensors(config, params):
-        width = jax.numpy.dtype(dtype or variables[tensor.path].dtype).itemsize
-        bytes_ = math.prod(tensor.shape) * width
-        if shards[-1] and size + bytes_ > shard_bytes:
+    filled = 0
+    for tensor, size in zip(every, sizes, strict=True):
+        if shards[-1] and filled + size > limit:
             shards.append([])
-            size = 0
+            filled = 0
         shards[-1].append(tensor)
-        size, total = size + bytes_, total + bytes_
-    file_of = {}
-    for number, shard in enumerate(shards, 1):
-        name = SINGLE
-        if len(shards) > 1:
-            name = f"model-{number:05d}-of-{len(shards):05d}.safetensors"
-        values = {}
-        for tensor in shard:
-            value = np.asarray(variables[tensor.path][...][tensor.index])
-            values[tensor.name] = tensor.to_stored(value.astype(dtype or value.dtype))
-            file_of[tensor.name] = name
-        safetensors.numpy.save_file(values, folder / name, metadata={"format": "pt"})
-        # Made for its owner alone; the servers that read it may be somebody else.
-        (folder / name).chmod(0o644)
-    if len(shards) > 1:
-        _write_json(folder / INDEX, {"metadata": {"total_size": total}, "weight_map": file_of})
+        filled += size
+    if len(shards) == 1:
+        return {SINGLE: shards[0]}
+    return {
+        f"model-{number:05d}-of-{len(shards):05d}.safetensors": shard
+        for number, shard in enumerate(shards, 1)
+    }
+
+
+def _write_weights(
+    folder: pathlib.Path,
+    config: ModelConfig,
+    params: nnx.State,
+    dtype: str,
+    shard_bytes: int,
+    group: Group,
+) -> None:
+    """This process's files, and the first one's index. A file is written while the next is read."""
+    variables, every = _variables(params), list(tensors(config, params))
+    kept = {path: jax.numpy.dtype(dtype or value.dtype) for path, value in variables.items()}
+    sizes = [math.prod(tensor.shape) * kept[tensor.path].itemsize for tensor in every]
+    share = -(-sum(sizes) // group.count)
+    shards = _shards(every, sizes, shard_bytes if group.count == 1 else min(shard_bytes, share))
+    if group.index == 0 and len(shards) > 1:
+        file_of = {tensor.name: name for name, shard in shards.items() for tensor in shard}
+        index = {"metadata": {"total_size": sum(sizes)}, "weight_map": file_of}
+        _write_json(folder / INDEX, index)
+    whole = _Whole(variables)
+    writing: list[concurrent.futures.Future[None]] = []
+    with concurrent.futures.ThreadPoolExecutor(1) as thread:
+        for number, (name, shard) in enumerate(shards.items()):
+            mine = number % group.count == group.index
+            values = {}
+            for tensor in shard:
+                value = whole(tensor)  # all processes come here, even if they could not write
+                if mine:
+                    stored = tensor.to_stored(np.asarray(value).astype(kept[tensor.path]))
+                    values[tensor.name] = stored
+            if mine:
+                concurrent.futures.wait(writing)
+                writing.append(thread.submit(_write_file, folder / name, values))
+    for file in writing:
+        file.result()
+
+
+class _Whole:
+    """(layer, expert) slices of parameters, whole in this process; it takes all to ask for one."""
+
+    def __init__(self, variables: dict[tuple[str, ...], nnx.Variable]):
+        self._variables = variables
+        self._read: tuple[Any, Any] = None, None  # experts of a layer are gathered together
+
+    def __call__(self, tensor: Tensor) -> Any:
+        x: Any = self._variables[tensor.path][...]
+        if x.is_fully_addressable:
+            return x[tensor.index]
+        layer, rest = tensor.index[:1], tensor.index[1:]
+        if self._read[0] != (tensor.path, layer):
+            gathered = _gathered(x.sharding.mesh, x, *layer)
+            self._read = (tensor.path, layer), gathered.addressable_data(0)
+        return self._read[1][rest]
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def _gathered(mesh: jax.sharding.Mesh, x: jax.Array, *layer: int) -> jax.Array:
+    """``x``, or one layer of it, on every device."""
+    part = jax.lax.dynamic_index_in_dim(x, *layer, keepdims=False) if layer else x
+    everywhere = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec())
+    return jax.lax.with_sharding_constraint(part, everywhere)
+
+
+def _write_file(path: pathlib.Path, values: dict[str, np.ndarray]) -> None:
+    safetensors.numpy.save_file(values, path, metadata={"format": "pt"})
+    path.chmod(0o644)  # made for its owner alone; the servers that read it may be somebody else
 
 
 def _generation_config(config: ModelConfig) -> dict[str, Any]:

@@ -55,6 +55,11 @@ class Completion:
     refusal: str = ""
     versions: list[int] = dataclasses.field(default_factory=list)
 
+    @property
+    def token_versions(self) -> list[int]:
+        """Weight version that sampled each token."""
+        return self.versions or [self.version] * len(self.tokens)
+
 
 class Sampler(typing.Protocol):
     """Anything that can draw completions from the current policy."""

@@ -5,11 +5,15 @@ new as those of the moment of asking; everything else is asked for again, elsewh
 
 All calls are made on a thread of their own, so that servers are looked after while the caller's
 event loop waits for a device.
+
+Of several processes each asks the servers for its own completions; all write the weights, and the
+first one has the servers load them.
 """
 
 import asyncio
 import collections
 import contextlib
+import functools
 import os
 import threading
 import time
@@ -22,10 +26,11 @@ import aiohttp
 
 from spade_jax import config as settings_
 from spade_jax.models.config import ModelConfig
+from spade_jax.models.group import Group, Single, in_all
 from spade_jax.sampling import replies
 from spade_jax.sampling.interface import Completion, Request, SamplingParams
 from spade_jax.sampling.replies import Reply, ServerFault
-from spade_jax.sampling.versions import Versions
+from spade_jax.sampling.versions import Version, Versions
 from spade_jax.sampling.workers import NoServer as NoServer
 from spade_jax.sampling.workers import Pool, Rejected, Worker
 
@@ -34,7 +39,6 @@ API_KEY = "SPADE_SGLANG_API_KEY"
 ADMIN_KEY = "SPADE_SGLANG_ADMIN_KEY"
 """Environment variable with the servers' ``--admin-api-key``."""
 TRIES = 5  # of one completion, without a single token more
-PROBED = ([0], [1], [0, 1], [1, 0])  # prompts on which the log-prob convention is looked at
 
 T = typing.TypeVar("T")
 
@@ -50,6 +54,8 @@ class SGLangSampler:
       tokenizer: is written beside the weights.
       dtype: of the weights as written.
       workdir: the run directory, for weights unless ``settings.weights`` says otherwise.
+      group: the processes that have such a sampler and call :meth:`update` and :meth:`metrics`
+        together; None = this one alone.
 
     Raises:
       NoServer: there is none, or one cannot do what is needed; from ``with``.
@@ -63,9 +69,13 @@ class SGLangSampler:
         dtype: str,
         seed: int,
         workdir: Path,
+        group: Group | None = None,
     ):
+        self._group = group or Single()
         folder = Path(settings.weights) if settings.weights else workdir / "weights"
-        self._versions = Versions(folder, settings.weights_seen_as, model, tokenizer, dtype)
+        self._versions = Versions(
+            folder, settings.weights_seen_as, model, tokenizer, dtype, self._group
+        )
         self._numbers: dict[str, int] = {}  # label -> version number
         self._vocabulary, self._settings, self._seed = model.vocabulary, settings, seed
         self._counts: collections.Counter[str] = collections.Counter()
@@ -115,25 +125,49 @@ class SGLangSampler:
 
         Raises:
           NoServer: none could load them for ``sampler.patience`` seconds.
+          Exception: another process of the group failed.
         """
+        self._numbers[self._versions.label(version)] = version
         started = time.monotonic()
         written = self._versions.write(params, version)
         self._seconds["time/weights_write"] = time.monotonic() - started
         started = time.monotonic()
-        self._wait(self._update(written.label, version, self._servers.update(written)))
+        first = self._group.index == 0
+        load = functools.partial(self._load, written)
+        in_all(self._group, "the loading of weights", load if first else lambda: None)
+        if not first:
+            load()  # sees that they are there
         self._seconds["time/weights_load"] = time.monotonic() - started
         self._bytes = written.bytes
 
     def metrics(self) -> dict[str, float]:
-        """What happened since the last call, by the names of docs/metrics.md."""
-        return self._wait(self._metrics())
+        """What happened to all processes since the last call, by the names of docs/metrics.md."""
+        own = self._wait(self._take_counts())
+        counts, faults = collections.Counter[str](), collections.Counter[str]()
+        for told in self._group.gather("the counts of the sampler", own):
+            counts.update(told[0])
+            faults.update(told[1])
+        return {
+            "sampler/servers": len(self._servers.ready),
+            "sampler/tempered_logp": 1,  # anything else was refused
+            "sampler/cached": counts["cached_tokens"] / max(1, counts["prompt_tokens"]),
+            "sampler/faults": faults.total(),
+            **{f"sampler/faults/{kind}": count for kind, count in sorted(faults.items())},
+            **{
+                f"sampler/{name}": counts[name]
+                for name in ("continued", "given_up", "older_tokens")
+            },
+            "weights/bytes": self._bytes,
+            **self._seconds,
+        }
 
     async def _open(self) -> None:
         settings = self._settings
         self._http = aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0))
         key, admin = os.environ.get(API_KEY, ""), os.environ.get(ADMIN_KEY, "")
         urls = [url.strip() for url in settings.urls.split(",") if url.strip()]
-        servers = [Worker(url, self._http, key, admin) for url in urls]
+        loads = self._group.index == 0
+        servers = [Worker(url, self._http, key, admin, loads=loads) for url in urls]
         waits = settings.update_timeout, settings.patience
         self._servers = self._front = Pool(servers, settings.in_flight, *waits)
         if settings.router:
@@ -142,7 +176,6 @@ class SGLangSampler:
         await self._servers.start()
         if self._front is not self._servers:
             await self._front.start()
-        await self._check_convention()
 
     async def _close(self) -> None:
         for task in asyncio.all_tasks() - {asyncio.current_task()}:
@@ -154,31 +187,18 @@ class SGLangSampler:
     def _wait(self, coroutine: Coroutine[typing.Any, typing.Any, T]) -> T:
         return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result()
 
-    async def _update(self, label: str, version: int, loading: Coroutine) -> None:
-        self._numbers[label] = version
-        await loading
-        self._version = version
+    def _load(self, written: Version) -> None:
+        self._wait(self._servers.update(written))
+        self._version = written.number
 
-    async def _metrics(self) -> dict[str, float]:
-        faults = self._servers.faults + (
-            self._front.faults if self._front is not self._servers else collections.Counter()
-        )
-        counts, self._counts = self._counts, collections.Counter()
-        for pool in (self._servers, self._front):
+    async def _take_counts(self) -> tuple[collections.Counter[str], collections.Counter[str]]:
+        """Counts, and faults of servers by kind, since the last call."""
+        counts, faults = self._counts, collections.Counter[str]()
+        self._counts = collections.Counter()
+        for pool in {self._servers, self._front}:
+            faults += pool.faults
             pool.faults = collections.Counter()
-        return {
-            "sampler/servers": len(self._servers.ready),
-            "sampler/tempered_logp": 1,  # anything else was refused at the start
-            "sampler/cached": counts["cached_tokens"] / max(1, counts["prompt_tokens"]),
-            "sampler/faults": faults.total(),
-            **{f"sampler/faults/{kind}": count for kind, count in sorted(faults.items())},
-            **{
-                f"sampler/{name}": counts[name]
-                for name in ("continued", "given_up", "older_tokens")
-            },
-            "weights/bytes": self._bytes,
-            **self._seconds,
-        }
+        return counts, faults
 
     async def _generate(self, requests: Sequence[Request]) -> list[Completion]:
         if self._version is None and not self._numbers:
@@ -280,40 +300,3 @@ class SGLangSampler:
         if params.max_tokens < 1:
             return f"max_tokens={params.max_tokens}, must be at least 1"
         return ""
-
-    async def _check_convention(self) -> None:
-        """Sees that log-probs are those at the sampling temperature.
-
-        The likeliest token, drawn at temperature 1/2 (by a nucleus of almost nothing), has a
-        larger log-prob then than at temperature 1, unless the server leaves out the temperature.
-
-        Raises:
-          NoServer: it does.
-        """
-        gained = 0.0
-        for prompt in PROBED:
-            cold, warm = [
-                await self._probe(prompt, SamplingParams(1, temperature, top_p=1e-6))
-                for temperature in (0.5, 1.0)
-            ]
-            gained += abs(cold - warm)
-        if gained < 1e-3:
-            raise NoServer(
-                "the servers give log-probs without the sampling temperature, so importance "
-                "ratios would be wrong; start them without SGLANG_RETURN_ORIGINAL_LOGPROB"
-            )
-
-    async def _probe(self, prompt: list[int], params: SamplingParams) -> float:
-        """Log-prob of one token, whatever the weights."""
-        for _ in range(TRIES):
-            rid = uuid.uuid4().hex
-            async with self._front.worker(None) as worker:
-                try:
-                    body = replies.body(prompt, params, 1, rid, 0)
-                    payload = await worker.generate(body, self._settings.timeout)
-                    return replies.read(payload, rid, 1, self._vocabulary).logp[0]
-                except ServerFault as fault:
-                    self._front.eject(worker, fault)
-                except (Rejected, LookupError) as error:
-                    raise NoServer(f"{worker.url} does not sample a token: {error}") from error
-        raise NoServer(f"no server sampled a token in {TRIES} tries; look at their logs")

@@ -14,11 +14,12 @@ import aiohttp
 
 from spade_jax.sampling import replies
 from spade_jax.sampling.interface import SamplingParams
-from spade_jax.sampling.replies import ServerFault
+from spade_jax.sampling.replies import Reply, ServerFault
 from spade_jax.sampling.versions import Version
 
 ASK = 10.0  # seconds for a call that does no work
 PROBE = 60.0  # seconds for one token of an idle server
+PROBED = ([0], [1], [0, 1], [1, 0])  # prompts on which the log-prob convention is looked at
 LONGEST_PAUSE = 30.0  # seconds between tries to take a server back
 
 
@@ -37,6 +38,7 @@ class Worker:
       key: sent with every call; empty = none.
       admin_key: sent with calls that change the server; empty = ``key``.
       holds_weights: False for a router, which passes on generation alone.
+      loads: False where another process hands it the weights.
 
     Attributes:
       ready: fit to sample, with the current weights.
@@ -51,11 +53,13 @@ class Worker:
         key: str = "",
         admin_key: str = "",
         holds_weights: bool = True,
+        loads: bool = True,
     ):
         self.url = url.rstrip("/")
-        self.holds_weights = holds_weights
+        self.holds_weights, self._loads = holds_weights, loads
         self.ready, self.in_flight, self.trouble = False, 0, "not asked yet"
         self.suspect = False  # its weights may be anything
+        self._tempered = False  # its log-probs were seen to be those at the sampling temperature
         self._http = http
         self._headers, self._admin_headers = (
             {"Authorization": f"Bearer {secret}"} if secret else {}
@@ -94,11 +98,14 @@ class Worker:
     async def load(self, version: Version, timeout: float) -> None:
         """Pauses, loads, verifies, continues. After a fault it stays paused: nothing samples.
 
-        Requests in flight come back aborted, with what they have.
+        Requests in flight come back aborted, with what they have. Where another process loads,
+        this only verifies.
 
         Raises:
           ServerFault: it may now hold any weights.
         """
+        if not self._loads:
+            return await self._require_label(version)
         self.suspect = True
         await self._control("/pause_generation", {"mode": "abort"}, timeout)
         answer = await self._control(
@@ -108,9 +115,11 @@ class Worker:
         )
         if not isinstance(answer, dict) or answer.get("success") is not True:
             raise ServerFault("update", f"{self.url}: {_message(answer)}")
-        if (label := await self.label()) != version.label:
-            raise ServerFault("update", f"{self.url} says {label!r} after loading {version.label}")
+        await self._require_label(version)
         await self._control("/continue_generation", {}, ASK)
+        if not self._tempered:
+            await self._require_tempered()
+            self._tempered = True
         self.suspect = False
 
     async def probe(self, label: str | None) -> None:
@@ -119,15 +128,50 @@ class Worker:
         Raises:
           ServerFault: it cannot.
         """
-        rid = uuid.uuid4().hex
-        params = SamplingParams(1, temperature=0.0)
-        try:
-            payload = await self.generate(replies.body([0], params, 1, rid, 0), PROBE)
-        except Rejected as error:
-            raise ServerFault("capability", str(error), fatal=True) from error
-        reply = replies.read(payload, rid, 1, 1 << 62)
+        reply = await self._token([0], SamplingParams(1, temperature=0.0))
         if label is not None and reply.labels != [label]:
             raise ServerFault("stale", f"{self.url} sampled with {reply.labels}, not {label}")
+
+    async def _require_label(self, version: Version) -> None:
+        if (label := await self.label()) != version.label:
+            raise ServerFault("update", f"{self.url} serves {label!r}, not {version.label}")
+
+    async def _require_tempered(self) -> None:
+        """Sees, on weights of ours, that log-probs are those at the sampling temperature.
+
+        The likeliest token, drawn at temperature 1/2 (by a nucleus of almost nothing), has a
+        larger log-prob then than at temperature 1, unless the server leaves out the temperature.
+
+        Raises:
+          ServerFault: it does.
+        """
+        gained = 0.0
+        for prompt in PROBED:
+            cold, warm = [
+                await self._token(prompt, SamplingParams(1, temperature, top_p=1e-6))
+                for temperature in (0.5, 1.0)
+            ]
+            gained += sum(cold.logp) - sum(warm.logp)
+        if gained < 1e-3:
+            raise ServerFault(
+                "capability",
+                f"{self.url} gives log-probs without the sampling temperature, so importance "
+                "ratios would be wrong; start it without SGLANG_RETURN_ORIGINAL_LOGPROB",
+                fatal=True,
+            )
+
+    async def _token(self, prompt: list[int], params: SamplingParams) -> Reply:
+        """One token of an idle server, whatever its weights.
+
+        Raises:
+          ServerFault: there is none.
+        """
+        rid = uuid.uuid4().hex
+        try:
+            payload = await self.generate(replies.body(prompt, params, 1, rid, 0), PROBE)
+        except Rejected as error:
+            raise ServerFault("capability", str(error), fatal=True) from error
+        return replies.read(payload, rid, 1, 1 << 62)
 
     async def _control(self, path: str, body: dict[str, Any], timeout: float) -> Any:
         status, answer = await self._call("POST", path, body, timeout, admin=True)

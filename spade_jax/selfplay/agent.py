@@ -8,7 +8,7 @@ from typing import Any
 
 from spade_jax import config
 from spade_jax.environments import parsing
-from spade_jax.sampling.interface import Request, Sampler
+from spade_jax.sampling.interface import Completion, Request, Sampler
 from spade_jax.sampling.rendering import Renderer
 from spade_jax.sandbox.faults import EnvironmentFault, HostFault
 from spade_jax.sandbox.interface import Host
@@ -158,7 +158,7 @@ class Agent:
         if completion.finish_reason == "refused":
             episode.status, episode.fault = "refused", completion.refusal
             return False
-        conversation.sampled(completion.tokens, completion.logp)
+        conversation.sampled(completion)
         if completion.finish_reason == "length":
             episode.status = "length"
             return False
@@ -202,10 +202,11 @@ class Conversation:
     def tokens(self) -> list[int]:
         return self.samples[-1].tokens
 
-    def sampled(self, tokens: list[int], logp: list[float]) -> None:
+    def sampled(self, completion: Completion) -> None:
         """The policy's message, stop token included."""
-        self._reply = tokens
-        _append(self.samples[-1], tokens, True, logp)
+        self._reply = completion.tokens
+        versions = completion.token_versions
+        _append(self.samples[-1], completion.tokens, True, completion.logp, versions)
 
     def untrain(self) -> None:
         """The last message is not to be learned from."""
@@ -216,7 +217,8 @@ class Conversation:
         """The environment's answer, in one message or several."""
         if self._renderer.append_only:
             tokens = self._renderer.extend(self._reply, answers)
-            _append(self.samples[-1], tokens, False, [0.0] * len(tokens))
+            count = len(tokens)
+            _append(self.samples[-1], tokens, False, [0.0] * count, [-1] * count)
             return
         reply = {"role": "assistant", "content": self._renderer.decode(self._reply)}
         self._messages += [reply, *answers]
@@ -224,10 +226,18 @@ class Conversation:
 
 
 def _start(tokens: list[int]) -> Sample:
-    return Sample(list(tokens), [False] * len(tokens), [0.0] * len(tokens))
+    count = len(tokens)
+    return Sample(list(tokens), [False] * count, [0.0] * count, [-1] * count)
 
 
-def _append(sample: Sample, tokens: list[int], trained: bool, logp: list[float]) -> None:
+def _append(
+    sample: Sample,
+    tokens: Sequence[int],
+    trained: bool,
+    logp: Sequence[float],
+    versions: Sequence[int],
+) -> None:
     sample.tokens.extend(tokens)
     sample.trained.extend([trained] * len(tokens))
     sample.logp.extend(logp)
+    sample.versions.extend(versions)

@@ -4,13 +4,13 @@ Every k iterations the designer writes a new environment set and a hint for each
 in a baseline, the set comes from elsewhere: supply.py); in every iteration the agent plays the set;
 the designer is paid ``delay`` iterations after it wrote; one optimizer step follows. See
 docs/method.md. Several processes deal out slots, hints and episodes; everything else all of them do
-alike.
+alike. With ``schedule.overlap`` the next iteration is sampled while this one is learned from.
 """
 
 import asyncio
 import random
-from collections.abc import Iterator, Sequence
-from typing import Any, Protocol
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from typing import Any, Protocol, TypeVar
 
 from spade_jax import config
 from spade_jax.data.corpus import Document
@@ -22,11 +22,13 @@ from spade_jax.selfplay import batch, diagnostics, metrics, payment, schedule
 from spade_jax.selfplay.agent import Episode
 from spade_jax.selfplay.exchange import Alone, Exchange, all_results, dealt
 from spade_jax.selfplay.ledger import Arm, Play
-from spade_jax.selfplay.phases import Phases, Progress
+from spade_jax.selfplay.phases import Phases, Progress, Unseen
 from spade_jax.selfplay.records import Recorder
 from spade_jax.selfplay.setting import setting_of
 from spade_jax.selfplay.state import Environment, Invalid, State
 from spade_jax.selfplay.supply import Supply, Written
+
+T = TypeVar("T")
 
 
 class Learner(Protocol):
@@ -38,7 +40,7 @@ class Learner(Protocol):
 
 
 class Cycle:
-    """The loop's body. All that it remembers between iterations is ``state``."""
+    """The loop's body. All that must outlive an iteration is in ``state``."""
 
     def __init__(
         self,
@@ -60,7 +62,10 @@ class Cycle:
         self._learner = learner
         self._sampler = sampler
         self._records = records
+        self._overlaps = settings.schedule.overlap == "next_iteration"
         self._phase = Phases(progress)
+        self._learning = Phases(Unseen() if self._overlaps else progress)  # one bar, one phase
+        self._ahead: asyncio.Task[tuple[metrics.Row, list[Episode]]] | None = None
         self.exchange = exchange or Alone()
         self._supply = supply or Written(
             settings, sampler, host, renderer, corpus, records, self._phase, self.exchange
@@ -69,8 +74,39 @@ class Cycle:
             sampler, host, renderer, settings.agent, settings.designer.prompts
         )
 
-    async def run_iteration(self) -> dict[str, Any]:
-        """Runs iteration ``state.iteration``, advances the state and returns the metrics row."""
+    async def run_iteration(self, settled: Callable[[], None] = lambda: None) -> dict[str, Any]:
+        """Runs iteration ``state.iteration``, advances the state and returns the metrics row.
+
+        Sampling changes the state until it is settled; learning does not. Where they overlap, an
+        error of the sampling ahead is raised by the next call, a cancellation takes effect when
+        this one has learned, and whoever does not call again calls :meth:`stop`.
+
+        Args:
+          settled: called when the state is what the next iteration begins with and nothing of
+            that has begun: with the learner of after this call, it is what a resume needs.
+        """
+        row, episodes = await (self._ahead or self._sample())
+        self._ahead = None
+        trajectories = self._settle(row, episodes)
+        settled()
+        if self._overlaps and self.state.iteration < self.settings.iterations:
+            self._ahead = asyncio.create_task(self._sample())
+            await _to_its_end(asyncio.to_thread(self._learn, row, trajectories))
+        else:
+            self._learn(row, trajectories)
+        return row.values
+
+    async def stop(self) -> None:
+        """Gives up what is being sampled ahead."""
+        while self._ahead is not None and not self._ahead.done():
+            self._ahead.cancel()  # again, where it goes on with other processes first
+            await asyncio.wait([self._ahead], timeout=1)
+        if self._ahead is not None and not self._ahead.cancelled():
+            self._ahead.exception()  # known, and of no use any more
+        self._ahead = None
+
+    async def _sample(self) -> tuple[metrics.Row, list[Episode]]:
+        """The environments and episodes of iteration ``state.iteration``."""
         state, iteration = self.state, self.state.iteration
         row = metrics.Row(iteration)
         self._phase.clear()
@@ -84,8 +120,14 @@ class Cycle:
             await self._supply.fill(state, row)
 
         episodes = await self._play()
+        row.time(self._phase.seconds)
+        return row, episodes
+
+    def _settle(self, row: metrics.Row, episodes: Sequence[Episode]) -> list[Trajectory]:
+        """Enters what was played, pays the designers and advances the state; what is to learn."""
+        state = self.state
         self._enter(episodes)
-        row.play(plan.slots, state.environments, episodes, state.ledger)
+        row.play(self.settings.schedule.slots, state.environments, episodes, state.ledger)
         row.values.update(diagnostics.of_play(episodes) | diagnostics.of_arms(episodes))
 
         due = self._due()
@@ -97,11 +139,7 @@ class Cycle:
         row.values.update(diagnostics.of_paid(due, paid, state.ledger, self.settings.rewards))
         row.batch(played, designed)
         row.values.update(diagnostics.of_batch(played, designed))
-
-        with self._phase("learn", 1):
-            row.learner(self._learner.update([*designed, *played]))
-        with self._phase("weights", 1):
-            self._sampler.update(self._learner.params, iteration + 1)
+        row.values.update(diagnostics.of_lag(state.iteration, due, episodes))
 
         state.parked = [item for item in state.parked if item not in due]
         alive = {item.sha for item in [*state.environments, *state.parked]
@@ -109,8 +147,15 @@ class Cycle:
         state.ledger.keep(alive)
         state.faulty &= alive
         state.iteration += 1
-        row.time(self._phase.seconds)
-        return row.values
+        return [*designed, *played]
+
+    def _learn(self, row: metrics.Row, trajectories: Sequence[Trajectory]) -> None:
+        """One optimizer step; the sampler gets the new weights."""
+        with self._learning("learn", 1):
+            row.learner(self._learner.update(trajectories))
+        with self._learning("weights", 1):
+            self._sampler.update(self._learner.params, row.values["iteration"] + 1)
+        row.time(self._learning.seconds)
 
     async def _play(self) -> list[Episode]:
         """All arms on the same seeds, in an order that tells an environment nothing."""
@@ -200,3 +245,17 @@ class Cycle:
                 reward=reward,
                 advantage=advantage,
             )
+
+
+async def _to_its_end(work: Coroutine[Any, Any, T]) -> T:
+    """Its result. Who is cancelled meanwhile is so at the next wait instead."""
+    task, cancelled = asyncio.ensure_future(work), False
+    while not task.done():
+        try:
+            await asyncio.shield(task)
+        except asyncio.CancelledError:
+            cancelled = True
+    result, waiting = task.result(), asyncio.current_task()
+    if cancelled and waiting is not None:
+        waiting.cancel()
+    return result

@@ -153,6 +153,25 @@ def of_batch(agent: Sequence[Trajectory], designer: Sequence[Trajectory]) -> Val
     return values
 
 
+def of_lag(
+    iteration: int, due: Sequence[Environment | Invalid], episodes: Sequence[Episode]
+) -> Values:
+    """Versions by which the weights that sampled are older than those that learn, over the
+    sampled tokens of what both roles learn from now."""
+    played = [episode for episode in episodes if episode.arm == "plain" and episode.scored]
+    samples = {
+        "agent": [sample for episode in played for sample in episode.samples],
+        "designer": [item.sample for item in due],
+    }
+    values: Values = {}
+    for role, of_role in samples.items():
+        lags = [iteration - version for s in of_role for version in s.versions if version >= 0]
+        if lags:
+            values[f"lag/{role}/mean"] = statistics.fmean(lags)
+            values[f"lag/{role}/max"] = float(max(lags))
+    return values
+
+
 def slug(environment: Environment) -> str:
     """The skill as part of a metric's name."""
     return environment.skill.lower().replace(" ", "_")

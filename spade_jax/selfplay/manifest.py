@@ -71,10 +71,13 @@ SCHEMAS = {
 }
 """Column -> type of every table. ``written`` and ``trained`` are iterations, ``measurements`` is
 JSON; a ``return`` is null where the episode was dropped, a ``regret`` where there was no hint."""
+_MADE = {"attempts": "written", "environments": "written", "plays": "iteration",
+         "designers": "trained"}  # fmt: skip
+"""Column with the iteration in which a row was made."""
 
 
 class Manifest:
-    """Collects the rows of one iteration, then writes them."""
+    """Collects the rows of an iteration, then writes them; some of the next may be among them."""
 
     def __init__(self, folder: Path):
         self._folder = folder
@@ -84,15 +87,16 @@ class Manifest:
         self._rows[table].append(row)
 
     def flush(self, iteration: int) -> None:
-        """Writes the rows so far as the part of ``iteration``, in place of one that is there."""
-        for table, rows in self._rows.items():
+        """Writes the rows of ``iteration`` as its part, in place of one that is there."""
+        for table, waiting in self._rows.items():
+            rows = [row for row in waiting if row[_MADE[table]] == iteration]
+            self._rows[table] = [row for row in waiting if row[_MADE[table]] != iteration]
             if rows:
                 path = self._part(table, iteration)
                 path.parent.mkdir(parents=True, exist_ok=True)
                 temporary = path.with_name(f".{path.name}.tmp")
                 pq.write_table(pa.Table.from_pylist(rows, SCHEMAS[table]), temporary)
                 os.replace(temporary, path)
-                rows.clear()
 
     def drop_from(self, iteration: int) -> None:
         """Removes the parts of iterations that a resumed run is about to repeat."""

@@ -14,6 +14,16 @@ class Progress(Protocol):
     def advance(self) -> None: ...
 
 
+class Unseen:
+    """Progress that nobody is shown."""
+
+    def phase(self, name: str, total: int) -> None:
+        pass
+
+    def advance(self) -> None:
+        pass
+
+
 class Phases:
     """``with phases("play", total=96):``
 

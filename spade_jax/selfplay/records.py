@@ -5,6 +5,7 @@ import dataclasses
 import hashlib
 import json
 import os
+import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
@@ -195,8 +196,15 @@ class Records:
         return read_metrics(self.workdir)
 
     def drop_from(self, iteration: int) -> None:
-        """Removes the rows of iterations that a resumed run is about to repeat."""
+        """Removes what was made in iterations that a resumed run is about to repeat.
+
+        Sampled by servers elsewhere, they will not be the same again.
+        """
         self._manifest.drop_from(iteration)
+        for folder in ("environments", "rejections", "episodes"):
+            for path in self._folder(folder).iterdir():
+                if int(path.name[:5]) >= iteration:
+                    shutil.rmtree(path) if path.is_dir() else path.unlink()
         rows = [row for row in self.read_metrics() if row["iteration"] < iteration]
         text = "".join(json.dumps(row) + "\n" for row in rows)
         temporary = self.workdir / "metrics.jsonl.tmp"

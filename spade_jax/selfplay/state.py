@@ -11,14 +11,16 @@ from spade_jax.selfplay.rewards import Averages
 
 @dataclasses.dataclass(frozen=True)
 class Sample:
-    """Token ids of one trajectory; ``trained`` and ``logp`` are aligned to them.
+    """Token ids of one trajectory; ``trained``, ``logp`` and ``versions`` are aligned to them.
 
-    ``logp`` is the sampler's, 0 where the token was not sampled.
+    ``logp`` is the sampler's, 0 where the token was not sampled; ``versions`` are the weights that
+    sampled it, -1 where none did (empty: nobody knows).
     """
 
     tokens: list[int]
     trained: list[bool]
     logp: list[float]
+    versions: list[int] = dataclasses.field(default_factory=list)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -5,7 +5,7 @@ from spade_jax.environments import calls, parsing
 from spade_jax.environments import tools as contract
 from spade_jax.environments.calls import Call, Malformed
 from spade_jax.environments.tools import Answer, Toolbox
-from spade_jax.sampling.interface import Sampler
+from spade_jax.sampling.interface import Completion, Sampler
 from spade_jax.sampling.rendering import Renderer, TemplateError
 from spade_jax.sandbox.interface import Host
 from spade_jax.selfplay.agent import Agent, Conversation, Episode, Turn
@@ -95,7 +95,8 @@ def check_template(renderer: Renderer) -> None:
     answers = [{"role": "tool", "content": "b"}, {"role": "user", "content": "c"}]
     if not renderer.append_only:
         return  # each turn is rendered as a whole
-    conversation.sampled(renderer.reply(reply), [])
+    tokens = renderer.reply(reply)
+    conversation.sampled(Completion(tokens, [0.0] * len(tokens), "stop", 0))
     conversation.observed(answers)
     whole = [*messages, {"role": "assistant", "content": reply}, *answers]
     if conversation.tokens != renderer.prompt(whole, tools):

@@ -361,9 +361,24 @@ def test_keys(servers, connect, policies, monkeypatch):
     check(policies[0], requests(1), run(sampler, requests(1)))
 
 
-def test_untempered_log_probs_are_refused(servers, connect):
+def test_untempered_log_probs_are_refused(servers, connect, policies):
+    sampler = connect(servers(1, raw=True))
     with pytest.raises(NoServer, match="SGLANG_RETURN_ORIGINAL_LOGPROB"):
-        connect(servers(1, raw=True))
+        sampler.update(policies[0][1], 0)
+
+
+def test_every_server_is_asked_for_its_convention(servers, connect, policies):
+    """The one that leaves the temperature out stays out; the run goes on with the other."""
+    good, bad = servers(1)[0], FakeSGLang(VOCABULARY, raw=True)
+    try:
+        sampler = connect([good, bad])
+        sampler.update(policies[0][1], 0)
+        wanted = requests(4)
+        check(policies[0], wanted, run(sampler, wanted))
+        until(lambda: sampler.metrics()["sampler/faults"] == 0)
+        assert sampler.metrics()["sampler/servers"] == 1
+    finally:
+        bad.close()
 
 
 def test_a_server_that_does_not_name_its_weights_is_refused(servers, connect):

@@ -87,6 +87,7 @@ def test_exactly_the_sampled_tokens_are_trained_with_their_log_probs(renderer, s
     trained = [t for t, flag in zip(sample.tokens, sample.trained, strict=True) if flag]
     assert trained == reply * 3
     assert sample.logp == [-0.5 if flag else 0.0 for flag in sample.trained]
+    assert sample.versions == [0 if flag else -1 for flag in sample.trained]
     # Each request holds all that came before: the sampler can reuse its prefix.
     prompts = [request.tokens for request in sampler.requests]
     assert len({request.uid for request in sampler.requests}) == 3

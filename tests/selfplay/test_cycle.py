@@ -194,7 +194,9 @@ def test_arms_share_instances_and_regret_is_told_by_arm(make_cycle, settings, tm
     assert -1 <= row.get("returns/seed_share", 0.0) <= 1
 
 
-def test_stopped_and_resumed_equals_unbroken(make_cycle, settings):
+def test_stopped_and_resumed_equals_unbroken(
+    make_cycle, settings, scripted, renderer, scripted_policy
+):
     """With everything on that leaves something in the state."""
     settings = changed(
         settings,
@@ -210,7 +212,10 @@ def test_stopped_and_resumed_equals_unbroken(make_cycle, settings):
     documents = corpus.load("pydoc", settings.seed)
     documents.set_state(read.get_state())
     state = State.from_json(saved, settings.memory)
-    second, after = asyncio.run(run(make_cycle, settings, state=state, corpus=documents))
+    sampler = scripted(renderer, scripted_policy())
+    sampler.update(None, 2)
+    parts = {"state": state, "corpus": documents, "sampler": sampler}
+    second, after = asyncio.run(run(make_cycle, settings, **parts))
     assert without_time(before + after) == without_time(rows)
     assert second.state.to_json() == whole.state.to_json()
     assert whole.state.averages

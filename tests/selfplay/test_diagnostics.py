@@ -1,5 +1,7 @@
 """Measurements of a handful of episodes, against figures worked out by hand."""
 
+import dataclasses
+
 import pytest
 
 from spade_jax import config
@@ -122,3 +124,18 @@ def test_paid():
         "delayed_env/skill_optimization/num_games": 1,
     }
     assert diagnostics.of_paid([refused], [0.0], ledger, config.Rewards()) == {}
+
+
+def test_lag():
+    """Of scored plain episodes and of every designer that is due, prompts left out."""
+    sampled = Sample([1, 2, 3], [False, True, True], [0.0] * 3, [-1, 4, 5])
+    dropped = Sample([1, 2], [False, True], [0.0] * 2, [-1, 0])
+    played = dataclasses.replace(PLAIN[0], samples=[sampled])
+    lost = dataclasses.replace(DROPPED, samples=[dropped])
+    due = [Invalid("Optimization", 0, Sample([1, 2], [False, True], [0.0] * 2, [-1, 1]))]
+    assert diagnostics.of_lag(5, due, [played, lost, PLAIN[1]]) == {
+        "lag/agent/mean": 0.5,
+        "lag/agent/max": 1.0,
+        "lag/designer/mean": 4.0,
+        "lag/designer/max": 4.0,
+    }

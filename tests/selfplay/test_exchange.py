@@ -99,8 +99,11 @@ def test_several_processes_make_of_the_same_episodes_what_one_makes(
         # Environments that are always lost earn something, refused programs nothing.
         rewards=dataclasses.replace(settings.rewards, anchor_low=0.0),
     )
-    sampler = scripted(renderer, scripted_policy(broken=0.6))
-    runs = {n: run(make_cycle, settings, n, tmp_path / str(n), sampler) for n in (1, 2, 4)}
+    policy = scripted_policy(broken=0.6)
+    runs = {
+        n: run(make_cycle, settings, n, tmp_path / str(n), scripted(renderer, policy))
+        for n in (1, 2, 4)
+    }
     ((rows, batches, state),) = runs[1]
     assert any(t.group == 1 and t.advantage for batch in batches for t in batch)
     assert all(any(t.group == 0 for t in batch) for batch in batches)

@@ -83,6 +83,7 @@ def test_a_manifest_is_read_as_it_was_written_and_forgets_what_is_repeated(tmp_p
         tables.flush(iteration)
     tables.drop_from(2)
     tables.add("designers", sha="again", trained=1, reward=None)
+    tables.add("designers", sha="ahead", trained=2, reward=None)
     tables.flush(1)
     assert manifest.read(tmp_path, "designers").to_pylist() == [
         {"sha": "s0", "trained": 0, "win_rate": None, "regret": None, "reward": 0.5,
