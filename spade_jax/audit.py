@@ -16,6 +16,7 @@ import collections
 import dataclasses
 import json
 import random
+import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -34,7 +35,8 @@ from spade_jax.sandbox.faults import EnvironmentFault, HostFault, NoHost
 from spade_jax.sandbox.interface import Host
 from spade_jax.sandbox.limits import InsufficientTierError
 
-TOOLS_BASE = "ToolUseBaseEnv"
+TOOLS_BASE = re.compile(r"\bToolUseBaseEnv\b|^from tool_env import\b", re.MULTILINE)
+"""The base class of the published pools, and ours."""
 NAMES = {
     "presolved": "won at reset",
     "not_trivial": "won by random play",
@@ -145,7 +147,7 @@ def show(found: Sequence[Rate], console: Console) -> None:
 
 def audit(chosen: argparse.Namespace, console: Console) -> None:
     pool = pools.read(chosen.pool)
-    games = [program for program in pool.programs if TOOLS_BASE not in program.source]
+    games = [program for program in pool.programs if not TOOLS_BASE.search(program.source)]
     programs = games
     if chosen.limit and chosen.limit < len(games):
         programs = random.Random(chosen.seed).sample(games, chosen.limit)

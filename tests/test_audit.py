@@ -44,6 +44,8 @@ POOL = {
     "impossible.py": LOCK.replace("1.0, True", "0.5, True"),
     "broken.py": "class BrokenEnv(\n",
     "tools.py": "class ShopEnv(ToolUseBaseEnv):\n    pass\n",
+    "our_tools.py": "from tool_env import ToolEnv\n\nclass ShopEnv(ToolEnv):\n    pass\n",
+    "__init__.py": "",
 }
 FAILURES = {
     "won at reset": {"gift.py"},
@@ -72,14 +74,14 @@ def run(pool, out, *more):
 
 def test_every_failure_is_found_and_counted(audited):
     printed, facts = audited
-    assert "9 programs, 1 of them for tools (left out)" in printed
+    assert "10 programs, 2 of them for tools (left out)" in printed
     assert "8 examined, 0 not" in printed
     found = {rate["failure"]: rate for rate in facts["rates"]}
     for failure, names in FAILURES.items():
         # A program left to chance may fail in other ways too.
         assert len(names) <= found[failure]["failed"] <= len(names | {"chance.py"}), failure
         assert failure in printed
-    assert set(facts["programs"]) == POOL.keys() - {"tools.py"}
+    assert set(facts["programs"]) == POOL.keys() - {"tools.py", "our_tools.py", "__init__.py"}
     assert {n for n, o in facts["programs"].items() if o["presolved"] == "failed"} == {"gift.py"}
     assert {n for n, o in facts["programs"].items() if o["deterministic"] == "failed"} == {
         "chance.py"

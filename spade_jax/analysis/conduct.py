@@ -14,7 +14,7 @@ class Conduct:
 
     Attributes:
       length: mean characters of a reply.
-      faults: share of replies with a call that cannot be read.
+      faults: share of replies with a call, or an answer, that cannot be read.
       probes: replies with a call before the first one without (the answer); all if there is none.
     """
 
@@ -24,7 +24,13 @@ class Conduct:
 
 
 def of(record: Mapping[str, Any]) -> Conduct | None:
-    """Of an outcome's record whose ``said`` has the messages; None if the policy said nothing."""
+    """Of an outcome's record; None if the policy said nothing.
+
+    A dialogue is under ``said``, as messages. Where there was one reply alone (``reply``), it is
+    the answer, and cannot be read if none was found in it (``answer``).
+    """
+    if (reply := record.get("reply")) is not None:
+        return Conduct(len(reply), float(record.get("answer") is None), 0)
     said: Sequence[Mapping[str, str]] = record.get("said", ())
     replies = [each["content"] for each in said if each["role"] == "assistant"]
     if not replies:

@@ -1,5 +1,6 @@
 """What evaluations and seeds say of a variant: runs that differ in nothing but the seed."""
 
+import collections
 import dataclasses
 import json
 import math
@@ -10,7 +11,7 @@ from pathlib import Path
 
 from spade_jax.analysis.run import NoRunError
 from spade_jax.benchmarks import scores
-from spade_jax.benchmarks.interface import Item, Outcome
+from spade_jax.benchmarks.interface import WON, Item, Outcome
 
 
 @dataclasses.dataclass(frozen=True)
@@ -115,7 +116,7 @@ def by_task(evaluations: Sequence[Evaluation]) -> dict[Task, list[Evaluation]]:
 def score(evaluation: Evaluation) -> Estimate:
     """Mean over the columns of its items, with the 95 % interval of the choice of items."""
     outcomes = list(evaluation.outcomes.values())
-    items = [Item(outcome.item, outcome.column, {}) for outcome in outcomes]
+    items = [Item(outcome.item, outcome.column, {}, _problem(outcome.item)) for outcome in outcomes]
     mean = scores.mean(scores.of_columns(items, outcomes))
     return Estimate(mean.mean, mean.low, mean.high)
 
@@ -130,10 +131,18 @@ def over_seeds(estimates: Sequence[Estimate]) -> Estimate:
 
 
 def gain(before: Evaluation, after: Evaluation) -> Estimate:
-    """Mean difference of the items' scores, ± 1.96 standard errors over items."""
-    differences = [
-        outcome.score - before.outcomes[item].score for item, outcome in after.outcomes.items()
-    ]
-    middle = statistics.fmean(differences)
-    error = 1.96 * statistics.pstdev(differences) / math.sqrt(len(differences))
+    """Mean difference of the shares won, ± 1.96 standard errors over problems."""
+    differences = collections.defaultdict(list)
+    for item, outcome in after.outcomes.items():
+        won = [float(each.score >= WON) for each in (before.outcomes[item], outcome)]
+        differences[_problem(item)].append(won[1] - won[0])
+    means = [statistics.fmean(each) for each in differences.values()]
+    middle = statistics.fmean(means)
+    error = 1.96 * statistics.pstdev(means) / math.sqrt(len(means))
     return Estimate(middle, middle - error, middle + error)
+
+
+def _problem(item: str) -> str:
+    """Samples of one problem are named ``PROBLEM/SAMPLE``."""
+    sample = re.fullmatch(r"(\d+)/\d+", item)
+    return sample[1] if sample else item

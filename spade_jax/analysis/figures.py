@@ -173,10 +173,7 @@ def same_instances(figure: Figure, variants: Sequence[Variant]) -> None:
             if len(line) > 1 and next(iter(line.values())):
                 panels[variant.name, task] = line
     if not panels:
-        raise Missing(
-            "Two checkpoints of a run on the same items of a benchmark whose record has the "
-            f"dialogue: {EVALUATE}"
-        )
+        raise Missing(f"Two checkpoints of a run on the same items of a dialogue: {EVALUATE}")
     labels = ("characters of a reply", "unreadable replies, share", "probes before the answer")
     grid = figure.subplots(len(panels), 3, squeeze=False)
     figure.set_size_inches(10, 3 * len(panels))

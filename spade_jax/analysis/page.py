@@ -56,10 +56,12 @@ def build(workdirs: Sequence[Path], reload_seconds: int = 0) -> str:
       run.NoRunError: a directory holds no run, or the page would be too large without a single
         episode.
     """
+    runs = [run.read(workdir, max(EPISODES), LONGEST) for workdir in workdirs]
+    for row in (row for each in runs for row in each["metrics"]):
+        _prepare(row)
     for episodes in EPISODES:
-        runs = [run.read(workdir, episodes, LONGEST) for workdir in workdirs]
-        for row in (row for each in runs for row in each["metrics"]):
-            _prepare(row)
+        for environment in (item for each in runs for item in each["environments"]):
+            environment["episodes"] = run.first_of_each_arm(environment["episodes"], episodes)
         page = _page({"runs": runs, "charts": CHARTS, "reload": reload_seconds})
         if len(page.encode()) <= LARGEST:
             return page
@@ -84,7 +86,7 @@ def _page(data: dict[str, Any]) -> str:
         (folder / name).read_text(encoding="utf-8")
         for name in ("style.css", "script.js", "page.html")
     )
-    packed = gzip.compress(json.dumps(data, allow_nan=False).encode(), mtime=0)
+    packed = gzip.compress(json.dumps(data, allow_nan=False).encode(), compresslevel=6, mtime=0)
     return string.Template(page).substitute(
         style=style,
         script=script,

@@ -3,6 +3,7 @@
 import collections
 import json
 import statistics
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -114,19 +115,28 @@ def _variety(environments: list[dict[str, Any]]) -> dict[int, dict[str, float]]:
     return result
 
 
+def first_of_each_arm(episodes: Iterable[dict[str, Any]], count: int) -> list[dict[str, Any]]:
+    """The first ``count`` of each arm."""
+    seen: collections.Counter[str] = collections.Counter()
+    found = []
+    for episode in episodes:
+        if seen[episode["arm"]] < count:
+            seen[episode["arm"]] += 1
+            found.append(episode)
+    return found
+
+
 def _episodes(
     workdir: Path, name: str, plays: list[dict[str, Any]], count: int, longest: int
 ) -> list[dict[str, Any]]:
     """The first ``count`` plays of each arm, turn by turn."""
-    seen: collections.Counter[str] = collections.Counter()
     found = []
-    for play in sorted(plays, key=lambda play: (play["iteration"], play["play"])):
-        arm = play["arm"]
-        file = f"{name}_{arm}_{play['play']:03d}.json"
+    ordered = sorted(plays, key=lambda play: (play["iteration"], play["play"]))
+    for play in first_of_each_arm(ordered, count):
+        file = f"{name}_{play['arm']}_{play['play']:03d}.json"
         episode = _json(workdir / "episodes" / f"{play['iteration']:05d}" / file, None)
-        if seen[arm] >= count or episode is None:
+        if episode is None:
             continue
-        seen[arm] += 1
         turns = [
             [_cut(turn["reply"], longest), _cut(turn["observation"], longest), turn["reward"]]
             for turn in episode["turns"]

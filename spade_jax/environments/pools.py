@@ -108,6 +108,8 @@ def told(bad_rows: Sequence[BadRow], shown: int = 5) -> str:
 
 def _files(folder: Path) -> Iterator[Program | BadRow]:
     for path in sorted(path for path in folder.rglob("*.py") if path.is_file()):
+        if path.name == "__init__.py":  # of a package of environments
+            continue
         name = str(path.relative_to(folder))
         try:
             facts = _beside(path)

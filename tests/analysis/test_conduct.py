@@ -33,3 +33,8 @@ def test_conduct(replies, faults, probes):
 def test_who_said_nothing_has_none():
     assert conduct.of({}) is None
     assert conduct.of(record()) is None
+
+
+@pytest.mark.parametrize(("answer", "faults"), [("B", 0), (None, 1)])
+def test_a_single_reply_is_the_answer(answer, faults):
+    assert conduct.of({"reply": "four", "answer": answer}) == conduct.Conduct(4, faults, 0)

@@ -12,14 +12,14 @@ from spade_jax.benchmarks.interface import Item, Outcome
 from spade_jax.benchmarks.results import Results
 
 
-def evaluate(workdir, policy, won, lost=(), rules="usual", benchmark="quiz", said=()):
+def evaluate(workdir, policy, won, lost=(), rules="usual", benchmark="quiz", said=(), column=""):
     """Results as the command leaves them; ``said``: the same messages for every item."""
     folder = workdir / "evaluation" / policy / benchmark
     protocol = {"benchmark": benchmark, "rules": rules, "policy": {"name": policy}}
     with Results(folder, protocol) as results:
         for item in (*won, *lost):
             record = {"said": [dict(message) for message in said]}
-            results.add(Outcome(item, item[0], float(item in won), "", "", record))
+            results.add(Outcome(item, column or item[0], float(item in won), "", "", record))
 
 
 def test_runs_and_sweeps_by_variant(tmp_path):
@@ -82,3 +82,16 @@ def test_seeds_and_gains_by_hand(tmp_path):
     evaluate(tmp_path, "step-1", ["a1", "a2", "a3"], ["a4"])
     gain = evaluations.gain(*evaluations.of_run(tmp_path))  # differences 0, 1, 1, 0
     assert (gain.mean, gain.high - gain.mean) == pytest.approx((0.5, 1.96 * 0.5 / math.sqrt(4)))
+
+
+def test_samples_of_a_problem_are_not_independent(tmp_path):
+    """Two problems, always solved and never: as uncertain as two items, however many samples."""
+    won, lost = ([f"{problem}/{sample}" for sample in range(50)] for problem in (1, 2))
+    evaluate(tmp_path / "many", "initial", [], [*won, *lost], column="all")
+    evaluate(tmp_path / "many", "step-1", won, lost, column="all")
+    evaluate(tmp_path / "two", "initial", [], ["a", "b"], column="all")
+    evaluate(tmp_path / "two", "step-1", ["a"], ["b"], column="all")
+    (_, many), (before, two) = (evaluations.of_run(tmp_path / name) for name in ("many", "two"))
+    assert evaluations.score(many) == evaluations.score(two)
+    first, _ = evaluations.of_run(tmp_path / "many")
+    assert evaluations.gain(first, many) == evaluations.gain(before, two)

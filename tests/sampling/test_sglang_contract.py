@@ -6,15 +6,7 @@ The real one (0.5.23 on the CPU, small Qwen3) is slow to start: see tests/README
 import asyncio
 import concurrent.futures
 import dataclasses
-import json
-import os
-import signal
-import socket
-import subprocess
 import time
-import urllib.error
-import urllib.request
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -22,8 +14,9 @@ import torch
 import transformers
 from fake_sglang import FakeSGLang
 from flax import nnx
+from real_sglang import RealSGLang, call
 
-from spade_jax import cache, config
+from spade_jax import config
 from spade_jax.models import huggingface
 from spade_jax.models.config import ModelConfig
 from spade_jax.models.transformer import build
@@ -32,8 +25,6 @@ from spade_jax.sampling.interface import Request, SamplingParams
 from spade_jax.sampling.native.sampler import NativeSampler
 from spade_jax.sampling.sglang import SGLangSampler
 
-HERE = Path(__file__).parent / "sglang_cpu"
-STARTING = 600  # seconds, most of them imports
 VOCABULARY = 320
 MODEL = ModelConfig.from_hf(
     {
@@ -76,62 +67,9 @@ def url(request, folders, tmp_path_factory):
         yield server.url
         server.close()
         return
-    log = tmp_path_factory.mktemp("sglang") / "log"
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    process = _start_real(folders[0], port, log)
-    try:
-        deadline = time.monotonic() + STARTING
-        while not _is_up(f"http://127.0.0.1:{port}"):
-            assert process.poll() is None, log.read_text()[-3000:]
-            assert time.monotonic() < deadline, log.read_text()[-3000:]
-            time.sleep(1)
-        yield f"http://127.0.0.1:{port}"
-    finally:
-        os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
-
-
-def _start_real(folder, port, log):
-    environment = cache.folder("sglang_cpu")
-    subprocess.run(["bash", str(HERE / "install.sh"), str(environment)], check=True, timeout=1800)
-    command = [
-        *(environment / "bin/python", HERE / "server.py", "--model-path", folder),
-        *("--device", "cpu", "--attention-backend", "torch_native", "--dtype", "float32"),
-        *("--host", "127.0.0.1", "--port", port, "--skip-server-warmup", "--sleep-on-idle"),
-        *("--max-total-tokens", 8192, "--max-running-requests", 16),
-    ]
-    quiet = {"CUDA_VISIBLE_DEVICES": "", "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"}
-    return subprocess.Popen(
-        [str(word) for word in command],
-        stdout=log.open("w"),
-        stderr=subprocess.STDOUT,
-        env={**os.environ, **quiet},
-        start_new_session=True,
-    )
-
-
-def _is_up(url):
-    try:
-        return call(url, "/model_info")[0] == 200
-    except OSError:
-        return False
-
-
-def call(url, path, body=None):
-    """Status and answer: JSON if it is."""
-    data = None if body is None else json.dumps(body).encode()
-    request = urllib.request.Request(url + path, data, {"Content-Type": "application/json"})
-    try:
-        with urllib.request.urlopen(request, timeout=120) as answer:
-            status, text = answer.status, answer.read().decode()
-    except urllib.error.HTTPError as error:
-        status, text = error.code, error.read().decode()
-    try:
-        return status, json.loads(text)
-    except ValueError:
-        return status, text
+    server = RealSGLang(folders[0], tmp_path_factory.mktemp("sglang") / "log")
+    yield server.url
+    server.kill()
 
 
 def load(url, folder, label):

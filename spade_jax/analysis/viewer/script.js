@@ -64,7 +64,7 @@ function frame(title, low, high, step) {
     svg.append(make("text", { x: LEFT - 4, y: y(value) + 4, "text-anchor": "end" }, label));
   }
   for (const at of [0, last()])
-    svg.append(make("text", { x: x(at), y: HEIGHT - 6, "text-anchor": "middle" }, String(at)));
+    svg.append(make("text", { x: x(at), y: HEIGHT - 6, "text-anchor": at ? "end" : "middle" }, String(at)));
   return { svg, x, y };
 }
 
