@@ -99,6 +99,13 @@ def test_the_next_iteration_is_sampled_while_this_one_is_learned_from(
     assert max(row["lag/agent/max"] for row in rows[1:]) == 1  # the agent asks first in 1 and 3
 
 
+def unstamped(value):
+    """A state without the versions that sampled, which overlap is there to change."""
+    if isinstance(value, dict):
+        return {key: unstamped(each) for key, each in value.items() if key != "versions"}
+    return [unstamped(each) for each in value] if isinstance(value, list) else value
+
+
 def test_it_makes_of_the_same_replies_what_one_after_the_other_makes(make_cycle, overlapped):
     """Designers' parked batches, ledger and memory too; and so it does from any resume."""
     schedule = dataclasses.replace(overlapped.schedule, overlap="none")
@@ -112,7 +119,7 @@ def test_it_makes_of_the_same_replies_what_one_after_the_other_makes(make_cycle,
     whole, rows = run(make_cycle, overlapped, after=save, corpus=documents)
     assert told(rows) == told(expected)
     assert whole._learner.batches == plain._learner.batches
-    assert whole.state.to_json() == plain.state.to_json()
+    assert unstamped(whole.state.to_json()) == unstamped(plain.state.to_json())
     for iteration in (1, 2):  # one where the set goes on, and one where another is written
         state, place = saved[iteration]
         documents.set_state(place)
