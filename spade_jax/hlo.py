@@ -22,6 +22,9 @@ _ARRAY = re.compile(r"\b([a-z]+\d*)\[([\d,]*)\]")
 _CALLED = re.compile(r"(?:calls|body|condition|to_apply|async_execution_thread_calls)=%([\w.-]+)")
 _BRANCHES = re.compile(r"(?:branch_computations=\{([^}]*)\}|(?:true|false)_computation=(%[\w.-]+))")
 _CYCLES = re.compile(r'"estimated_cycles":"(\d+)"')
+_NO_ESTIMATE = 2**63 - 1
+"""Stands for the cycles of a scatter that goes to the SparseCore, such as that of the few indices
+by which the backward pass of megablox finds its groups."""
 _GROUPS = re.compile(r"replica_groups=(?:\{\{([\d,]+)\}|\[\d+,(\d+)\])")
 _MESH_GROUPS = re.compile(r"replica_groups=mesh\[([^\]]*)\][^{]*\{([^}]*)\}")
 
@@ -39,9 +42,18 @@ class Instruction:
         return max((_array_bytes(*array) for array in _ARRAY.findall(self.shape)), default=0)
 
     @property
+    def elements(self) -> int:
+        """Of the largest array of the result."""
+        return max(
+            (_elements(dimensions) for _, dimensions in _ARRAY.findall(self.shape)), default=0
+        )
+
+    @property
     def cycles(self) -> int:
+        """The compiler's estimate; one an element where it has none (see :data:`_NO_ESTIMATE`)."""
         found = _CYCLES.search(self.rest)
-        return int(found.group(1)) if found else 0
+        cycles = int(found.group(1)) if found else 0
+        return self.elements if cycles == _NO_ESTIMATE else cycles
 
 
 @dataclasses.dataclass(frozen=True)
@@ -190,4 +202,8 @@ def _participants(instruction: Instruction) -> int:
 
 
 def _array_bytes(dtype: str, dimensions: str) -> int:
-    return _BYTES.get(dtype, 4) * math.prod(int(n) for n in dimensions.split(",") if n)
+    return _BYTES.get(dtype, 4) * _elements(dimensions)
+
+
+def _elements(dimensions: str) -> int:
+    return math.prod(int(n) for n in dimensions.split(",") if n)

@@ -217,6 +217,13 @@ def test_loops_multiply_cycles_and_bytes():
         hlo.Program.parse("nonsense")
 
 
+def test_what_the_compiler_cannot_estimate_counts_one_cycle_an_element():
+    """It then says the largest number there is; the scatters are of a few thousand integers."""
+    unknown = PROGRAM.replace('"estimated_cycles":"7"', '"estimated_cycles":"9223372036854775807"')
+    cost = hlo.Program.parse(unknown).cost(data_dependent_trips=5)
+    assert cost.cycles == 8 * 128 + 1000 + 5 * 3 * 100
+
+
 def test_results_are_found_in_tuples_and_loops():
     program = hlo.Program.parse(PROGRAM)
     assert program.largest("all-gather") == 16 * 128 * 2  # a start's result, not its operand
