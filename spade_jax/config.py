@@ -206,6 +206,20 @@ class Pool:
 
 
 @dataclasses.dataclass(frozen=True)
+class Tasks:
+    module: str = setting(
+        "",
+        "module of procedural tasks to play instead of environments, such as "
+        "'spade_jax.environments.reasoning_gym' (needs the extra 'eval'); '' = environments",
+    )
+    names: tuple[str, ...] = setting((), "tasks of the module to play; () = all")
+    attempts: int = setting(128, "plays at a task's top level after which its window may move")
+    success: float = setting(0.9, "share of them to be solved for that")
+    width: int = setting(4, "levels of a window at most")
+    cap: int = setting(20, "highest level")
+
+
+@dataclasses.dataclass(frozen=True)
 class Validation:
     preset: str = setting(
         "full",
@@ -365,6 +379,7 @@ class Config:
     memory: Memory = dataclasses.field(default_factory=Memory)
     corpus: Corpus = dataclasses.field(default_factory=Corpus)
     pool: Pool = dataclasses.field(default_factory=Pool)
+    tasks: Tasks = dataclasses.field(default_factory=Tasks)
     validation: Validation = dataclasses.field(default_factory=Validation)
     sandbox: Sandbox = dataclasses.field(default_factory=Sandbox)
     sampler: Sampler = dataclasses.field(default_factory=Sampler)

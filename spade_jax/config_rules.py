@@ -78,6 +78,8 @@ POSITIVE = (
     "learner.steps",
     "learner.row_length",
     "agent.max_episode_tokens",
+    "tasks.attempts",
+    "tasks.width",
     "validation.seeds",
     "validation.random_episodes",
     "sandbox.memory_mb",
@@ -96,6 +98,8 @@ NOT_NEGATIVE = (
     "schedule.instances",
     "hints.placebo",
     "memory.capacity",
+    "tasks.cap",
+    "tasks.success",
     "sandbox.folder_mb",
     "memory.exemplars",
     "memory.avoid",
@@ -140,6 +144,7 @@ def check(config: Any) -> None:
     _check_hints(config)
     _check_schedule(config)
     _check_lengths(config)
+    _check_tasks(config)
 
 
 def _require(condition: bool, name: str, reason: str) -> None:
@@ -262,3 +267,18 @@ def _check_lengths(config: Any) -> None:
             name,
             f"{limit} leaves no room for a {what} in sampler.context = {context}",
         )
+
+
+def _check_tasks(config: Any) -> None:
+    module = config.tasks.module
+    _require(
+        not (module and config.pool.source),
+        "tasks.module",
+        f"{module!r} and pool.source = {config.pool.source!r}: environments come from one of them",
+    )
+    _require(
+        not module or config.setting == "games",
+        "tasks.module",
+        "tasks are answered in words: setting must be 'games'",
+    )
+    _require(config.tasks.success <= 1, "tasks.success", f"{config.tasks.success} is above 1")

@@ -28,6 +28,7 @@ from spade_jax import cache, config, policy, processes, summary
 from spade_jax.data import corpus as corpora
 from spade_jax.data import rows
 from spade_jax.environments import pools, validation
+from spade_jax.environments.tasks import TaskHost
 from spade_jax.learner.checkpoint import CheckpointError, Checkpoints
 from spade_jax.learner.step import Learner
 from spade_jax.models import sharding
@@ -41,7 +42,9 @@ from spade_jax.sampling.sglang import NoServer, SGLangSampler
 from spade_jax.sampling.waves import Waves
 from spade_jax.sandbox import placement
 from spade_jax.sandbox.faults import EnvironmentFault, HostFault, NoHost
+from spade_jax.sandbox.interface import Host
 from spade_jax.sandbox.limits import InsufficientTierError
+from spade_jax.selfplay.adaptive import Adaptive
 from spade_jax.selfplay.batch import ROLES
 from spade_jax.selfplay.cycle import Cycle
 from spade_jax.selfplay.exchange import Exchange
@@ -151,7 +154,9 @@ async def _train(
         assert task is not None
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
 
-        async with placement.environment_host(settings.sandbox) as host:
+        async with _host(settings) as host:
+            if isinstance(host, TaskHost):
+                supply = Adaptive(settings, host, records or Unrecorded())
             console.print(str(host.report), highlight=False, markup=False)
             with (
                 _sampling(model, tokenizer, settings, workdir) as (sampler, sampler_metrics),
@@ -199,6 +204,13 @@ def _tell(bar: RunProgress, row: dict[str, Any], state: State) -> None:
     bar.step(summary.line(row))
     for warning in summary.warnings(row):
         bar.warn(warning)
+
+
+def _host(settings: config.Config) -> contextlib.AbstractAsyncContextManager[Host]:
+    """Where episodes are played."""
+    if settings.tasks.module:
+        return TaskHost(settings.tasks.module)
+    return placement.environment_host(settings.sandbox)
 
 
 @contextlib.contextmanager
@@ -269,14 +281,14 @@ async def _iterations(
 def _corpus(settings: config.Config, exchange: Exchange) -> corpora.Corpus | None:
     """This process's share of the documents; None where nobody needs any."""
     wanted = settings.corpus
-    if not wanted.source or settings.pool.source:
+    if not wanted.source or settings.pool.source or settings.tasks.module:
         return None
     shard = (exchange.index, exchange.count)
     return corpora.load(wanted.source, settings.seed, wanted.fields, wanted.data_dir, shard)
 
 
 def _supply(settings: config.Config, records: Records | None, console: Console) -> Supply | None:
-    """Where environments come from; None = the designer writes them."""
+    """A pool that environments come from; None = there is none."""
     if not settings.pool.source:
         return None
     pool = pools.distinct(pools.read(settings.pool.source))

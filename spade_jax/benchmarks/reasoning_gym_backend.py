@@ -14,7 +14,10 @@ import collections
 import contextlib
 import io
 import json
+import os
 import re
+import resource
+import signal
 import sys
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -31,6 +34,7 @@ from spade_jax.benchmarks.reasoning_gym_tasks import HARD, TASKS
 from spade_jax.sandbox import worker
 
 SIZE = 500  # items of a task, of which some are asked
+LIMIT = 60  # seconds
 FORMULAS = {
     "countdown",
     "intermediate_integration",
@@ -51,16 +55,22 @@ def generate(seed: int, indices: Sequence[int], tasks: Sequence[str]) -> Iterato
     """``task``, ``index``, ``question``, ``entry`` (a literal) and ``gold`` of every item.
 
     ``empty`` and ``constant``: whether no answer is right, and whether the gold answer is that is
-    the most common one among the task's other items.
+    the most common one among the task's other items. Of an item that cannot be made in ``LIMIT``
+    seconds of processor time there are ``task`` and ``index`` alone.
     """
     for task in tasks:
         options = HARD[TASKS[task]][task]
         dataset = reasoning_gym.create_dataset(task, seed=seed, size=SIZE, **options)
-        entries = {index: _plain(dataset[index]) for index in indices}
-        for index, entry in entries.items():
+        entries = {index: _made(dataset, index) for index in indices}
+        for index in indices:
+            entry = entries[index]
+            if entry is None:
+                yield {"task": task, "index": index}
+                continue
             literal = repr(entry)
             assert ast.literal_eval(literal) == entry
-            others = collections.Counter(e["answer"] for e in entries.values() if e is not entry)
+            others = [entry["answer"] for n, entry in entries.items() if n != index and entry]
+            constant = collections.Counter(others).most_common(1)[0][0] if others else ""
             yield {
                 "task": task,
                 "index": index,
@@ -68,8 +78,31 @@ def generate(seed: int, indices: Sequence[int], tasks: Sequence[str]) -> Iterato
                 "entry": literal,
                 "gold": entry["answer"],
                 "empty": _right(dataset, "", entry),
-                "constant": _right(dataset, others.most_common(1)[0][0], entry),
+                "constant": _right(dataset, constant, entry),
             }
+
+
+def _made(dataset: Any, index: int) -> dict[str, Any] | None:
+    """An item; None if making it takes too long.
+
+    A number sequence may grow until one multiplication does not end, which no signal handler
+    interrupts: so a child makes it, and the kernel ends that.
+    """
+    read, write = os.pipe()
+    child = os.fork()
+    if not child:
+        resource.setrlimit(resource.RLIMIT_CPU, (LIMIT, LIMIT))
+        os.close(read)
+        with os.fdopen(write, "w", encoding="utf-8") as file:
+            file.write(repr(_plain(dataset[index])))
+        os._exit(0)
+    os.close(write)
+    with os.fdopen(read, encoding="utf-8") as file:
+        literal = file.read()
+    _, status = os.waitpid(child, 0)
+    if os.WIFSIGNALED(status) and os.WTERMSIG(status) in (signal.SIGXCPU, signal.SIGKILL):
+        return None
+    return ast.literal_eval(literal)
 
 
 def score(task: str, entry: str, answer: str) -> tuple[float, str]:

@@ -65,6 +65,12 @@ class Row:
         """A set that was drawn from a pool."""
         self.values["pool/passes"] = passes
 
+    def windows(self, windows: Sequence[tuple[int, int]]) -> None:
+        """Levels of all tasks: the least and the greatest of each."""
+        self.values["tasks/low"] = statistics.fmean(low for low, _ in windows)
+        self.values["tasks/high"] = statistics.fmean(high for _, high in windows)
+        self.values["tasks/highest"] = max(high for _, high in windows)
+
     def play(
         self,
         slots: int,

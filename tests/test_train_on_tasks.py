@@ -1,0 +1,48 @@
+"""The entry point plays procedural tasks, without sandbox, corpus or designer, and continues."""
+
+import asyncio
+import dataclasses
+import io
+import json
+
+import pytest
+from rich.console import Console
+
+from spade_jax import config, policy, summary, train
+from spade_jax.models import loading
+from tests import tiny_run
+from tests.conftest import make_byte_tokenizer
+
+
+@pytest.fixture(autouse=True)
+def untaught(monkeypatch):
+    """The tiny model as it is, with a tokenizer of bytes."""
+
+    async def prepare(wanted, workdir, progress, mesh, exchange):
+        return loading.load(wanted.model, wanted.seed, mesh)[0], make_byte_tokenizer()
+
+    monkeypatch.setattr(policy, "prepare", prepare)
+
+
+def test_a_run_on_tasks_is_begun_and_continued(tmp_path):
+    settings = tiny_run.settings()
+    settings = dataclasses.replace(
+        settings,
+        iterations=2,
+        schedule=dataclasses.replace(settings.schedule, k=1, delay=1, slots=2, plain_plays=2),
+        tasks=config.Tasks(module="tests.environments.odd_tasks", attempts=4),
+    )
+    console = Console(width=200, file=io.StringIO())
+    for iterations in (1, 2):
+        some = dataclasses.replace(settings, iterations=iterations)
+        # A model this small answers nothing, which the summary notes at the end.
+        with pytest.raises(summary.RunFailed, match="no environment had plain returns that differ"):
+            asyncio.run(train.train(some, tmp_path, console, allow_config_change=True))
+    rows = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
+    assert [row["iteration"] for row in rows] == [0, 1]
+    assert all(row["episodes/plain"] == 4 and row["tasks/high"] == 0 for row in rows)
+    assert "continuing after iteration 0" in console.file.getvalue()
+    assert "tasks of tests.environments.odd_tasks" in console.file.getvalue()
+    sources = [path.read_text() for path in tmp_path.glob("environments/*/source.py")]
+    assert len(sources) == 4
+    assert {json.loads(source)["task"] for source in sources} == {"sum", "odd", "other"}
