@@ -1,4 +1,4 @@
-"""The entry point plays procedural tasks, without sandbox, corpus or designer, and continues."""
+"""The entry point plays procedural tasks, without sandbox, corpus or designer."""
 
 import asyncio
 import dataclasses
@@ -24,7 +24,7 @@ def untaught(monkeypatch):
     monkeypatch.setattr(policy, "prepare", prepare)
 
 
-def test_a_run_on_tasks_is_begun_and_continued(tmp_path):
+def test_a_run_on_tasks(tmp_path):
     settings = tiny_run.settings()
     settings = dataclasses.replace(
         settings,
@@ -33,15 +33,12 @@ def test_a_run_on_tasks_is_begun_and_continued(tmp_path):
         tasks=config.Tasks(module="tests.environments.odd_tasks", attempts=4),
     )
     console = Console(width=200, file=io.StringIO())
-    for iterations in (1, 2):
-        some = dataclasses.replace(settings, iterations=iterations)
-        # A model this small answers nothing, which the summary notes at the end.
-        with pytest.raises(summary.RunFailed, match="no environment had plain returns that differ"):
-            asyncio.run(train.train(some, tmp_path, console, allow_config_change=True))
+    # A model this small answers nothing, which the summary notes at the end.
+    with pytest.raises(summary.RunFailed, match="no environment had plain returns that differ"):
+        asyncio.run(train.train(settings, tmp_path, console))
     rows = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
     assert [row["iteration"] for row in rows] == [0, 1]
     assert all(row["episodes/plain"] == 4 and row["tasks/high"] == 0 for row in rows)
-    assert "continuing after iteration 0" in console.file.getvalue()
     assert "tasks of tests.environments.odd_tasks" in console.file.getvalue()
     sources = [path.read_text() for path in tmp_path.glob("environments/*/source.py")]
     assert len(sources) == 4

@@ -173,12 +173,22 @@ def answer(reply: str) -> str | None:
     before, tag, _ = said.rpartition("</answer>")
     inside = before.rpartition("<answer>") if tag else ("", "", "")
     if not inside[1]:
-        return parsing.box_content(said)
+        return _boxed(said)
     found = inside[2].strip()
-    content = parsing.box_content(found)
-    if content is not None and parsing.boxed(content) == found:
+    content = _boxed(found)
+    return content if content is not None and parsing.boxed(content) == found else found
+
+
+def _boxed(text: str) -> str | None:
+    """The last box's content; a JSON object keeps its braces, which are none of LaTeX's."""
+    content = parsing.box_content(text)
+    if content is None or parsing.boxed(f"{{{content}}}") not in text:
         return content
-    return found
+    try:
+        json.loads(f"{{{content}}}")
+    except ValueError:
+        return content
+    return f"{{{content}}}"
 
 
 def _name(row: dict[str, Any]) -> str:

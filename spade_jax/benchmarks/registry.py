@@ -9,12 +9,14 @@ from spade_jax.benchmarks.aime import AIME
 from spade_jax.benchmarks.bfcl import BFCLMultiTurn
 from spade_jax.benchmarks.gpqa import GPQADiamond
 from spade_jax.benchmarks.interface import Benchmark
+from spade_jax.benchmarks.livecodebench import LiveCodeBench
 from spade_jax.config import ConfigError
 
 BENCHMARKS: dict[str, Callable[[Path], Benchmark]] = {
     "aime_2025": functools.partial(AIME, 2025),
     "aime_2026": functools.partial(AIME, 2026),
     "gpqa_diamond": GPQADiamond,
+    "livecodebench_v6": LiveCodeBench,
     "reasoning_gym_hard": lambda _: reasoning_gym.hard(),
     "reasoning_gym_dev": lambda _: reasoning_gym.development(),
     "bfcl_multi_turn": lambda _: BFCLMultiTurn(),

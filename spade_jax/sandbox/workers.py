@@ -25,11 +25,12 @@ class Workers:
 
     Args:
       count: processes, each started when it is first needed; 0 = one a core.
-      deadline: seconds of one request.
+      deadline: seconds of one request, a process's start among them.
+      once: end a process after one request, where that runs code which may change it.
     """
 
-    def __init__(self, module: str, count: int = 0, deadline: float = 30.0):
-        self._module, self._deadline = module, deadline
+    def __init__(self, module: str, count: int = 0, deadline: float = 30.0, once: bool = False):
+        self._module, self._deadline, self._once = module, deadline, once
         self._free: asyncio.LifoQueue[asyncio.subprocess.Process | None] = asyncio.LifoQueue()
         self._running: set[asyncio.subprocess.Process] = set()
         for _ in range(count or os.cpu_count() or 1):
@@ -46,26 +47,33 @@ class Workers:
         for process in list(self._running):
             await self._end(process)
 
-    async def run(self, name: str, *arguments: Any) -> Any:
+    async def run(self, name: str, *arguments: Any, deadline: float | None = None) -> Any:
         """What the module's function ``name`` returns for these JSON values.
+
+        Args:
+          deadline: seconds of this request, if others than usual.
 
         Raises:
           Fault: it raised, took longer than the deadline, or ended the process.
         """
         message = wire.encode([name, list(arguments)], MESSAGE)
+        seconds = self._deadline if deadline is None else deadline
         process = await self._free.get()
         try:
             if process is None:
                 process = await self._start()
             try:
-                async with asyncio.timeout(self._deadline):
+                async with asyncio.timeout(seconds):
                     done, value = await self._ask(process, message)
             except BaseException:
                 dead, process = process, None
                 await self._end(dead)
                 raise
+            if self._once:
+                dead, process = process, None
+                await self._end(dead)
         except TimeoutError as error:
-            raise Fault(f"{name}: no answer within {self._deadline:g} s") from error
+            raise Fault(f"{name}: no answer within {seconds:g} s") from error
         except (OSError, asyncio.IncompleteReadError, wire.WireError) as error:
             raise Fault(f"{name}: the worker ended ({error})") from error
         finally:
