@@ -75,10 +75,31 @@ def test_published_is_the_older_recipe_for_4b_alone():
     assert load("") == load("4b")
 
 
+@pytest.mark.parametrize("words", ["", "30b", "4b,v6e:4x4", "8b,published"])
+def test_devices_are_those_of_games(words):
+    """A recipe without a mesh would ask one chip to hold a model of 30B."""
+    games = runpy.run_path(str(Path(__file__).parents[1] / "configs" / "games.py"))
+    there = config.from_config_dict(games["get_config"](words))
+    here = load(words)
+    assert (here.mesh, here.model, here.sampler) == (there.mesh, there.model, there.sampler)
+    assert here.learner.rows == there.learner.rows > 1
+
+
+def test_ablations_are_those_of_games():
+    assert load("no_memory").memory.capacity == 0
+    assert load("no_corpus").corpus.source == ""
+    assert load("30b,solve_rate").rewards.kind == "solve_rate"
+
+
 @pytest.mark.parametrize("variant", ["70b", "4b,8b", "4b,publish"])
 def test_mistakes_are_named(variant):
     with pytest.raises(config.ConfigError, match="size"):
         TOOLS["get_config"](variant)
+
+
+def test_skills_of_games_are_refused():
+    with pytest.raises(config.ConfigError, match="two_skills"):
+        TOOLS["get_config"]("4b,two_skills")
 
 
 def test_skills_belong_to_their_setting():
