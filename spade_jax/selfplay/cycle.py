@@ -9,6 +9,7 @@ alike. With ``schedule.overlap`` the next iteration is sampled while this one is
 
 import asyncio
 import random
+import time
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from typing import Any, Protocol, TypeVar
 
@@ -85,6 +86,7 @@ class Cycle:
           settled: called when the state is what the next iteration begins with and nothing of
             that has begun: with the learner of after this call, it is what a resume needs.
         """
+        began = time.monotonic()
         row, episodes = await (self._ahead or self._sample())
         self._ahead = None
         trajectories = self._settle(row, episodes)
@@ -94,6 +96,7 @@ class Cycle:
             await _to_its_end(asyncio.to_thread(self._learn, row, trajectories))
         else:
             self._learn(row, trajectories)
+        row.time({"iteration": time.monotonic() - began})
         return row.values
 
     async def stop(self) -> None:
