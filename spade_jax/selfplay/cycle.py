@@ -122,15 +122,14 @@ class Cycle:
         elif plan.top_up and len(state.environments) < plan.slots:
             await self._supply.fill(state, row)
 
-        episodes = await self._play()
-        row.time(self._phase.seconds)
-        return row, episodes
+        return row, await self._play()
 
     def _settle(self, row: metrics.Row, episodes: Sequence[Episode]) -> list[Trajectory]:
         """Enters what was played, pays the designers and advances the state; what is to learn."""
         state = self.state
         self._enter(episodes)
         row.play(self.settings.schedule.slots, state.environments, episodes, state.ledger)
+        row.time(self._phase.seconds)
         row.values.update(diagnostics.of_play(episodes) | diagnostics.of_arms(episodes))
 
         due = self._due()
