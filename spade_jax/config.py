@@ -278,7 +278,7 @@ class Sampler:
     updates: str = setting(
         "finish",
         "requests in flight when new weights come: 'finish' on the old ones, or 'continue' on the "
-        "new ones, each token stamped with its version",
+        "new ones, each token stamped with its version (native only: servers always continue)",
     )
     urls: str = setting("", "base URLs of SGLang servers, comma-separated (http://HOST:PORT,...)")
     router: str = setting(

@@ -62,6 +62,7 @@ def test_defaults_are_valid_and_survive_a_round_trip():
         ({"sampler__urls": "http://a:1,gpu:30000"}, r"sampler\.urls: 'gpu:30000' is no base URL"),
         ({"sampler__router": "gpu:30000"}, r"sampler\.router: 'gpu:30000' is no base URL"),
         ({"sampler__patience": 0.0}, r"sampler\.patience: must be above 0"),
+        ({"schedule__overlap": "next_iteration"}, r"schedule\.overlap: .* needs servers elsewhere"),
     ],
 )
 def test_errors(changes, message):

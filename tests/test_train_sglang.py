@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import test_processes
 
 sys.path.insert(0, str(Path(__file__).parent / "sampling"))
 from fake_sglang import FakeSGLang
@@ -92,3 +93,37 @@ def test_killed_while_the_next_iteration_is_sampled_nothing_counts_twice(tmp_pat
     assert len(environments) == len(list((workdir / "environments").iterdir()))
     paid = [designer["sha"] for designer in tables["designers"]]
     assert sorted(paid) == sorted(environments)  # the last iteration pays what is left
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("overlap", ["none", "next_iteration"])
+def test_two_processes_write_the_weights_together_and_one_has_them_loaded(tmp_path, overlap):
+    """Each server loads each version once, though both processes sample from it."""
+    servers = [FakeSGLang(259), FakeSGLang(259)]
+    urls = ",".join(server.url for server in servers)
+    try:
+        done = test_processes.run(
+            tmp_path / "run", "--urls", urls, "--set", f"schedule.overlap={overlap!r}"
+        )
+    finally:
+        for server in servers:
+            server.close()
+    for code, text in done:
+        assert code == 0, text
+    for server in servers:
+        loaded = [
+            body["weight_version"]
+            for path, body in server.calls
+            if path == "/update_weights_from_disk"
+        ]
+        assert [label[:14] for label in loaded] == [f"version-{n:06d}" for n in range(4)]
+    newest = max((tmp_path / "run/weights").iterdir())
+    assert len(list(newest.glob("*.safetensors"))) >= 2
+    rows = [json.loads(line) for line in (tmp_path / "run/metrics.jsonl").read_text().splitlines()]
+    assert [row["iteration"] for row in rows] == [0, 1, 2]
+    for row in rows:
+        assert row["sampler/faults"] == row["sampler/given_up"] == 0
+        assert row["episodes/plain"] == 6 * row["environments/accepted"] > 0
+        assert row["lag/agent/max"] <= (overlap != "none")
+        if row["trained_tokens/agent"]:
+            assert row["logp_gap/agent/p50"] < 1e-4 or row["lag/agent/max"]

@@ -9,6 +9,7 @@ alike. With ``schedule.overlap`` the next iteration is sampled while this one is
 
 import asyncio
 import random
+import time
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from typing import Any, Protocol, TypeVar
 
@@ -85,6 +86,7 @@ class Cycle:
           settled: called when the state is what the next iteration begins with and nothing of
             that has begun: with the learner of after this call, it is what a resume needs.
         """
+        began = time.monotonic()
         row, episodes = await (self._ahead or self._sample())
         self._ahead = None
         trajectories = self._settle(row, episodes)
@@ -94,6 +96,7 @@ class Cycle:
             await _to_its_end(asyncio.to_thread(self._learn, row, trajectories))
         else:
             self._learn(row, trajectories)
+        row.time({"iteration": time.monotonic() - began})
         return row.values
 
     async def stop(self) -> None:
@@ -119,15 +122,14 @@ class Cycle:
         elif plan.top_up and len(state.environments) < plan.slots:
             await self._supply.fill(state, row)
 
-        episodes = await self._play()
-        row.time(self._phase.seconds)
-        return row, episodes
+        return row, await self._play()
 
     def _settle(self, row: metrics.Row, episodes: Sequence[Episode]) -> list[Trajectory]:
         """Enters what was played, pays the designers and advances the state; what is to learn."""
         state = self.state
         self._enter(episodes)
         row.play(self.settings.schedule.slots, state.environments, episodes, state.ledger)
+        row.time(self._phase.seconds)
         row.values.update(diagnostics.of_play(episodes) | diagnostics.of_arms(episodes))
 
         due = self._due()

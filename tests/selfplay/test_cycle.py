@@ -39,6 +39,10 @@ def test_four_iterations(make_cycle, settings, tmp_path):
         assert row["environments/asked"] == 6
         assert row["environments/accepted"] >= 3
         assert row["agent/trained"] == row["episodes/plain"]
+        for phase in ("play", "learn"):
+            speed = row[f"time/{phase}_tokens_per_second"]
+            assert row[f"tokens/{phase}"] == pytest.approx(speed * row[f"time/{phase}"])
+            assert speed > 0
     assert ["designer/attempts" in row for row in rows] == [True, False, True, False]
     assert ["regret/mean" in row for row in rows] == [True, False, True, False]
     # The first set is paid when two iterations later the second is written, the second at the end.
