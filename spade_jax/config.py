@@ -347,6 +347,18 @@ class Checkpoint:
 
 
 @dataclasses.dataclass(frozen=True)
+class Evaluation:
+    every: int = setting(
+        0,
+        "iterations between evaluations during the run, before the first and after the last too; "
+        "0 = none",
+    )
+    benchmarks: tuple[str, ...] = setting((), "what is evaluated: names of docs/evaluation.md")
+    limit: int = setting(0, "items of each benchmark; 0 = all")
+    data: str = setting("", "folder of benchmarks' files; '' = benchmarks/ of the cache")
+
+
+@dataclasses.dataclass(frozen=True)
 class Processes:
     deadline: float = setting(
         1800.0, "seconds that one of several processes waits for the others at an exchange"
@@ -386,6 +398,7 @@ class Config:
     learner: Learner = dataclasses.field(default_factory=Learner)
     warm_start: WarmStart = dataclasses.field(default_factory=WarmStart)
     checkpoint: Checkpoint = dataclasses.field(default_factory=Checkpoint)
+    evaluation: Evaluation = dataclasses.field(default_factory=Evaluation)
     processes: Processes = dataclasses.field(default_factory=Processes)
     trackers: Trackers = dataclasses.field(default_factory=Trackers)
 

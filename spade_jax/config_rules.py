@@ -93,6 +93,8 @@ POSITIVE = (
     "checkpoint.keep",
 )
 NOT_NEGATIVE = (
+    "evaluation.every",
+    "evaluation.limit",
     "checkpoint.keep_every",
     "schedule.hinted_plays",
     "schedule.instances",
@@ -145,6 +147,7 @@ def check(config: Any) -> None:
     _check_schedule(config)
     _check_lengths(config)
     _check_tasks(config)
+    _check_evaluation(config)
 
 
 def _require(condition: bool, name: str, reason: str) -> None:
@@ -282,3 +285,18 @@ def _check_tasks(config: Any) -> None:
         "tasks are answered in words: setting must be 'games'",
     )
     _require(config.tasks.success <= 1, "tasks.success", f"{config.tasks.success} is above 1")
+
+
+def _check_evaluation(config: Any) -> None:
+    every, overlap = config.evaluation.every, config.schedule.overlap
+    _require(
+        not every or bool(config.evaluation.benchmarks),
+        "evaluation.benchmarks",
+        f"must name some for evaluation.every = {every}",
+    )
+    _require(
+        not every or overlap == "none",
+        "evaluation.every",
+        f"{every}: no evaluations during a run with schedule.overlap = {overlap!r}; score its "
+        "checkpoints with spade_jax.evaluate --all-checkpoints",
+    )

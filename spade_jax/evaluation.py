@@ -7,7 +7,7 @@ import re
 import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import jax
 import jax.numpy as jnp
@@ -36,6 +36,18 @@ from spade_jax.warm_start import stage
 
 SHOWN = 10
 """How many of the items lost without being judged are named on the terminal."""
+
+
+class Progress(Protocol):
+    """Where an evaluation says what it does; see :class:`RunProgress`."""
+
+    console: Console
+
+    def phase(self, name: str, total: int) -> None: ...
+
+    def advance(self) -> None: ...
+
+    def step(self, message: str) -> None: ...
 
 
 @dataclasses.dataclass(frozen=True)
@@ -164,7 +176,7 @@ async def score(
     folder: Path,
     limit: int,
     jobs: int,
-    progress: RunProgress,
+    progress: Progress,
 ) -> dict[str, Any]:
     """Scores a policy on what is left of a benchmark; prints the table, gives the summary.
 
@@ -207,7 +219,7 @@ async def score_all(
     facts: dict[str, Any],
     out: Path,
     jobs: int,
-    progress: RunProgress,
+    progress: Progress,
 ) -> published.Results:
     """Scores a policy on every benchmark whose data is here, and says of the others why not.
 
@@ -250,6 +262,40 @@ async def evaluate(
         with sampling(weights, settings, out) as sampler:
             player = SamplerPolicy(sampler, renderer, settings.sampler.context)
             return await score_all(wanted, player, facts, out, jobs_of(settings.sampler), progress)
+
+
+class _Within:
+    """The bars of a run, for an evaluation within one of its steps."""
+
+    def __init__(self, progress: RunProgress):
+        self.console = progress.console
+        self.phase, self.advance = progress.phase, progress.advance
+
+    def step(self, message: str) -> None:
+        self.console.print(message, highlight=False, markup=False, soft_wrap=True)
+
+
+async def evaluate_within(
+    settings: config.Config,
+    workdir: Path,
+    iteration: int,
+    params: nnx.State,
+    sampler: Sampler,
+    renderer: Renderer,
+    progress: RunProgress,
+) -> published.Results:
+    """Scores the policy of a run under way, before ``iteration``, as its config asks.
+
+    Results lie where those of ``evaluate`` do, which would go on with them.
+    """
+    asked = settings.evaluation
+    data = {"data": Path(asked.data)} if asked.data else {}
+    wanted = Wanted(asked.benchmarks, asked.limit, **data)
+    name = f"step-{iteration}" if iteration else "initial"
+    player = SamplerPolicy(sampler, renderer, settings.sampler.context)
+    facts, out = facts_of(settings, name, params), workdir / "evaluation" / name
+    jobs = jobs_of(settings.sampler)
+    return await score_all(wanted, player, facts, out, jobs, _Within(progress))
 
 
 async def evaluate_endpoint(

@@ -15,7 +15,7 @@ import os
 import signal
 import sys
 import traceback
-from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +24,10 @@ from absl import app, flags, logging
 from ml_collections import config_flags
 from rich.console import Console
 
-from spade_jax import cache, config, policy, processes, summary
+from spade_jax import cache, config, evaluation, policy, processes, summary
+from spade_jax.benchmarks import registry
+from spade_jax.benchmarks.interface import Broken
+from spade_jax.benchmarks.results import Mixed
 from spade_jax.data import corpus as corpora
 from spade_jax.data import rows
 from spade_jax.environments import pools, validation
@@ -59,6 +62,10 @@ MAY_CHANGE = (
     "checkpoint.keep",
     "checkpoint.keep_every",
     "corpus.data_dir",
+    "evaluation.benchmarks",
+    "evaluation.data",
+    "evaluation.every",
+    "evaluation.limit",
     "processes.deadline",
     "sampler.in_flight",
     "sampler.patience",
@@ -128,6 +135,13 @@ async def _train(
 ) -> None:
     records = Records(workdir) if exchange.index == 0 else None
     supply = _supply(settings, records, console)
+    if settings.evaluation.every:
+        registry.find(settings.evaluation.benchmarks, Path(settings.evaluation.data))
+        if exchange.count > 1:
+            raise config.ConfigError(
+                "config.evaluation.every: several processes do not evaluate; score their "
+                "checkpoints with spade_jax.evaluate --all-checkpoints"
+            )
     several, first = exchange.count > 1, exchange.index == 0
     mesh = sharding.make_mesh(settings.mesh) if several or settings.mesh != config.Mesh() else None
     messages = workdir / "messages.txt" if records else None
@@ -183,7 +197,12 @@ async def _train(
                 )
                 if state.environments:
                     bar.show(summary.latest(state.environments, state.ledger))
-                running = _iterations(cycle, learner, corpus, checkpoints)
+
+                async def look(done: int) -> None:
+                    place = (workdir, done, learner.params)
+                    await evaluation.evaluate_within(settings, *place, sampler, renderer, bar)
+
+                running = _iterations(cycle, learner, corpus, checkpoints, look)
                 async with contextlib.aclosing(running) as rows:
                     async for row in rows:
                         row |= sampler_metrics()
@@ -245,9 +264,17 @@ def _restore(
 
 
 async def _iterations(
-    cycle: Cycle, learner: Learner, corpus: corpora.Corpus | None, checkpoints: Checkpoints
+    cycle: Cycle,
+    learner: Learner,
+    corpus: corpora.Corpus | None,
+    checkpoints: Checkpoints,
+    look: Callable[[int], Awaitable[None]],
 ) -> AsyncGenerator[dict[str, Any]]:
-    """Runs what is left of the run, saving as the config says; gives each iteration's metrics."""
+    """Runs what is left of the run, saving as the config says; gives each iteration's metrics.
+
+    Args:
+      look: evaluates the policy after so many iterations; what has been done of it costs nothing.
+    """
     settings, state = cycle.settings, cycle.state
 
     def snapshot() -> dict[str, Any]:
@@ -260,7 +287,18 @@ async def _iterations(
         nonlocal before
         before = snapshot()
 
+    async def evaluate(done: int) -> None:
+        every, last = settings.evaluation.every, done == settings.iterations
+        if every and (last or done % every == 0):
+            try:
+                await look(done)
+            except asyncio.CancelledError:
+                if checkpoints.latest() != done:
+                    checkpoints.save(done, learner.state, before)
+                raise
+
     try:
+        await evaluate(state.iteration)
         while (begun := state.iteration) < settings.iterations:
             try:
                 row = await cycle.run_iteration(settled)
@@ -274,6 +312,7 @@ async def _iterations(
             done = begun + 1
             if done % settings.checkpoint.every == 0 or done == settings.iterations:
                 checkpoints.save(done, learner.state, before)
+            await evaluate(done)
     finally:
         await cycle.stop()
 
@@ -381,12 +420,14 @@ def main(argv: list[str]) -> None:
         signal.signal(signal.SIGTERM, lambda *_: _end(console))  # Until there is something to save.
         asyncio.run(train(settings, Path(_WORKDIR.value), console, _ALLOW_CONFIG_CHANGE.value))
     except (
+        Broken,
         CheckpointError,
         EnvironmentFault,
         FloatingPointError,
         HostFault,
         config.ConfigError,
         corpora.CorpusError,
+        Mixed,
         ModelError,
         NoHost,
         NoServer,

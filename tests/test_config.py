@@ -44,6 +44,8 @@ def test_defaults_are_valid_and_survive_a_round_trip():
         ({"designer__temperature": 0.0}, r"designer\.temperature: must be above 0"),
         ({"learner__role_weighting": "balance"}, r"did you mean balanced"),
         ({"designer__difficulty": "medum"}, r"did you mean medium"),
+        ({"evaluation__every": 5}, r"evaluation\.benchmarks: must name some for .*every = 5"),
+        ({"tasks__success": 1.5}, r"tasks\.success: 1\.5 is above 1"),
         ({"mesh__fsdp": 0}, r"config\.mesh\.fsdp: must be at least 1"),
         ({"rewards__regret_scale": 0}, r"config\.rewards\.regret_scale: must be above 0"),
         (
