@@ -35,7 +35,7 @@ from spade_jax.sandbox.faults import EnvironmentFault, HostFault, NoHost
 from spade_jax.sandbox.interface import Host
 from spade_jax.sandbox.limits import InsufficientTierError
 
-TOOLS_BASE = re.compile(r"\bToolUseBaseEnv\b|^from tool_env import\b", re.MULTILINE)
+TOOLS_BASE = re.compile(r"\b(ToolUseBaseEnv|ToolEnv)\b")
 """The base class of the published pools, and ours."""
 NAMES = {
     "presolved": "won at reset",

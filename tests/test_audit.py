@@ -44,7 +44,7 @@ POOL = {
     "impossible.py": LOCK.replace("1.0, True", "0.5, True"),
     "broken.py": "class BrokenEnv(\n",
     "tools.py": "class ShopEnv(ToolUseBaseEnv):\n    pass\n",
-    "our_tools.py": "from tool_env import ToolEnv\n\nclass ShopEnv(ToolEnv):\n    pass\n",
+    "our_tools.py": "class ShopEnv(ToolEnv):\n    pass\n",
     "__init__.py": "",
 }
 FAILURES = {
