@@ -4,7 +4,9 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from rich.console import Group
 from rich.table import Table
+from rich.text import Text
 
 from spade_jax.benchmarks import scores
 from spade_jax.benchmarks.interface import Figures
@@ -79,25 +81,26 @@ def _measured(result: dict[str, Any] | str | None, column: str) -> Score | None:
     return Score(**rows[-1]) if rows else None
 
 
-def overview(name: str, results: Results) -> Table:
+def overview(name: str, results: Results) -> Group:
     """One of the paper's tables with our figures; what is missing is named, never averaged over."""
     shown = Table(title=f"{name}, in per cent", title_justify="left")
     shown.add_column("benchmark", no_wrap=True)
-    for heading in ("score", "95 % interval", *(f"paper: {row}" for row in ROWS)):
-        shown.add_column(heading, justify="right", no_wrap=True)
-    shown.add_column("")
-    found = of_table(name, results)
+    shown.add_column("score", justify="right", no_wrap=True)
+    shown.add_column("95 % interval", justify="right", no_wrap=True)
+    for row in ROWS:
+        shown.add_column(f"paper: {row}", justify="right")
+    found, notes = of_table(name, results), []
     for column, score in zip(TABLES[name], found, strict=True):
-        reason = results.get(column.benchmark, "not asked for")
-        note = f"PARTIAL, {score.tried} of {score.items}" if score and score.partial else ""
-        missing = reason if isinstance(reason, str) else "no item tried"
-        published = (f"{figure:.1f}" for figure in column.figures)
-        shown.add_row(column.title, *_cells(score), *published, note if score else missing)
+        shown.add_row(column.title, *_cells(score), *(f"{figure:.1f}" for figure in column.figures))
+        if score is None:
+            reason = results.get(column.benchmark, "not asked for")
+            missing = reason if isinstance(reason, str) else "no item tried"
+            notes.append(f"  missing: {column.title}: {missing}")
+        elif score.partial:
+            notes.append(f"  PARTIAL: {column.title}: {score.tried} of {score.items}")
     shown.add_section()
-    total = average(found)
-    note = "" if total else "only of all columns, all whole"
-    shown.add_row(f"mean of {len(found)}", *_cells(total), *map(str, MEANS[name]), note)
-    return shown
+    shown.add_row(f"mean of {len(found)}", *_cells(average(found)), *map(str, MEANS[name]))
+    return Group(shown, *map(Text, notes))
 
 
 def _cells(score: Score | None) -> tuple[str, str]:

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from rich.console import Group
 from rich.table import Table
 
 from spade_jax.benchmarks.interface import WON, Figures, Item, Outcome
@@ -129,32 +130,36 @@ def table(
     items: Sequence[Item],
     outcomes: Sequence[Outcome],
     beside: Figures,
-) -> Table:
-    """The scores in per cent; ``beside`` them published figures and floors, where there are any."""
+) -> Group:
+    """The scores in per cent; below them published figures and floors, where there are any."""
     scores = of_columns(items, outcomes)
-    whole = len(scores) == len({item.column for item in items})
+    columns = list(dict.fromkeys(item.column for item in items))
     partial = "" if len(outcomes) == len(items) else f": PARTIAL, {len(outcomes)} of {len(items)}"
     shown = Table(title=f"{title}{partial}", title_justify="left")
     shown.add_column("column", no_wrap=True)
     for heading in ("score", "95 % interval", "tried", "of", "not judged"):
         shown.add_column(heading, justify="right", no_wrap=True)
-    for heading in beside:
-        shown.add_column(heading, justify="right")
     for score in scores:
-        shown.add_row(*_row(score, beside))
-    if len({item.column for item in items}) > 1:
+        shown.add_row(*_row(score))
+    if len(columns) > 1:
         shown.add_section()
-        shown.add_row(*_row(mean(scores) if whole else None, beside))
+        shown.add_row(*(_row(mean(scores)) if len(scores) == len(columns) else ["mean", *"–––––"]))
+    return Group(shown, _beside(columns, beside)) if beside else Group(shown)
+
+
+def _row(score: Score) -> list[str]:
+    rate, low, high = (f"{100 * value:.1f}" for value in (score.mean, score.low, score.high))
+    counts = (str(count) for count in (score.tried, score.items, score.faults))
+    return [score.column, rate, f"{low}–{high}", *counts]
+
+
+def _beside(columns: Sequence[str], figures: Figures) -> Table:
+    """A row for each of ``figures``, a column for each that any of them has."""
+    known = [name for name in (*columns, "mean") if any(name in row for row in figures.values())]
+    shown = Table("beside it", title_justify="left")
+    for name in known:
+        shown.add_column(name, justify="right")
+    for title, row in figures.items():
+        cells = (f"{row[name]:.1f}" if name in row else "–" for name in known)
+        shown.add_row(title, *cells)
     return shown
-
-
-def _row(score: Score | None, beside: Figures) -> list[str]:
-    """``score``: None for a mean of which columns are missing."""
-    if score is None:
-        cells = ["mean", *["–"] * 5]
-    else:
-        rate, low, high = (f"{100 * value:.1f}" for value in (score.mean, score.low, score.high))
-        counts = (str(count) for count in (score.tried, score.items, score.faults))
-        cells = [score.column, rate, f"{low}–{high}", *counts]
-    figures = (others.get(cells[0]) for others in beside.values())
-    return [*cells, *("–" if figure is None else f"{figure:.1f}" for figure in figures)]

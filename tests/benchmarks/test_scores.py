@@ -109,9 +109,10 @@ def test_partial_sets_are_called_so_and_missing_columns_have_no_mean():
     console.print(scores.table("T", items, first, {"paper": {"mean": 12.5, "0": 3.25}}))
     text = console.file.getvalue()
     assert "PARTIAL, 4 of 20" in text
-    rows = {line.split()[1]: line.split()[3::2] for line in text.splitlines() if "│" in line}
-    assert rows["mean"] == ["–", "–", "–", "–", "–", "12.5"]
-    assert rows["0"][-1] == "3.2"
+    rows = [line.split()[1::2] for line in text.splitlines() if "│" in line]
+    assert ["mean", "–", "–", "–", "–", "–"] in rows
+    assert any(line.split("│")[1:4:2] == [" paper     ", " 12.5 "] for line in text.splitlines())
+    assert "3.2" in text
 
 
 def test_faults_count_as_losses_and_are_listed():
