@@ -33,13 +33,13 @@ class FakeSGLang:
     """
 
     def __init__(
-        self, vocabulary, key="", admin_key="", raw=False, seconds_a_token=0.0, behind=None
+        self, vocabulary, key="", admin_key="", raw=False, seconds_a_token=0.0, behind=None, port=0
     ):
         self.vocabulary, self.key, self.admin_key = vocabulary, key, admin_key
         self.raw, self.seconds_a_token, self.behind = raw, seconds_a_token, behind
         self.hold_at, self.holding = None, 0
         self.faults = {"/generate": [], "/update_weights_from_disk": []}
-        self.calls, self._loop, self._port = [], asyncio.new_event_loop(), 0
+        self.calls, self._loop, self._port = [], asyncio.new_event_loop(), port
         self._initial = torch.randn(
             vocabulary, vocabulary, generator=torch.Generator().manual_seed(0)
         )
