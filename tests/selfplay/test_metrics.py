@@ -10,10 +10,10 @@ from spade_jax.selfplay import manifest
 PAGE = Path(__file__).parents[2] / "docs" / "metrics.md"
 
 
-# What only the real learner, SGLang servers, tools and pools write, and what only placebos, many
-# plays of a seed and weights that travel do.
+# What only the real learner, SGLang servers, tools, pools and procedural tasks write, and what only
+# placebos, many plays of a seed and weights that travel do.
 ELSEWHERE = {"importance", "logp_gap", "entropy", "loss", "grad_norm", "trained_tokens", "kl",
-             "ratio_clipped", "tokens", "sampler", "weights", "calls", "pool"}  # fmt: skip
+             "ratio_clipped", "tokens", "sampler", "weights", "calls", "pool", "tasks"}  # fmt: skip
 UNUSUAL = {"episodes/placebo", "returns/placebo", "regret/placebo", "regret/beside_placebo",
            "returns/seed_share", "time/weights_write", "time/weights_load"}  # fmt: skip
 
