@@ -44,7 +44,7 @@ def seconds(folder: Path, overlap: str, arguments: argparse.Namespace) -> dict[s
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--json", type=Path)
-    parser.add_argument("--delay", type=float, default=0.3, help="seconds a token")
+    parser.add_argument("--delay", type=float, default=1.0, help="seconds a token")
     parser.add_argument("--steps", type=int, default=8, help="of the optimizer on a batch")
     parser.add_argument("--iterations", type=int, default=8)
     arguments = parser.parse_args()
