@@ -12,8 +12,8 @@ from spade_jax.benchmarks import reasoning_gym as benchmark
 from spade_jax.benchmarks.reasoning_gym_backend import FORMULAS, LITERALS, SIZE
 from spade_jax.benchmarks.reasoning_gym_tasks import HARD, TASKS
 from spade_jax.environments.parsing import boxed
-from spade_jax.environments.reasoning_gym import FIRST_SEED, LEVELS
-from spade_jax.environments.tasks import Spec, TaskHost
+from spade_jax.environments.reasoning_gym import FIRST_SEED, LEVELS, Generator
+from spade_jax.environments.tasks import Spec, TaskHost, functions
 
 CAP = 20
 
@@ -49,6 +49,18 @@ def test_no_seed_is_one_of_the_benchmarks():
         assert made._seed + SIZE < FIRST_SEED
 
 
+def test_gold_answers_are_right_and_others_are_not():
+    ask = functions({name: Generator(name) for name in LEVELS})
+    for name in LEVELS:
+        for level in (0, CAP):
+            question, truth = ask["problem"](name, level, 2**31 - 1)
+            assert (question, truth) == ask["problem"](name, level, 2**31 - 1)
+            gold = ast.literal_eval(truth)["answer"]
+            rights = [ask["right"](name, answer, truth) for answer in (gold, "no idea")]
+            assert rights == [True, False], (name, level)
+
+
+@pytest.mark.slow
 def test_confined_workers_ask_and_judge_every_task():
     """Gold answers, read out of the package's items, are right; others are not."""
 
