@@ -308,7 +308,7 @@ def test_deadline_keeps_what_is_finished(make_cycle, settings, renderer, scripte
             return await self.inner.generate(requests)
 
     quick = dataclasses.replace(
-        settings, designer=dataclasses.replace(settings.designer, deadline=4.0)
+        settings, designer=dataclasses.replace(settings.designer, deadline=10.0)
     )
     sampler = Slow(scripted(renderer, scripted_policy(broken=0.0)))
     cycle, rows = asyncio.run(run(make_cycle, quick, iterations=1, sampler=sampler))
