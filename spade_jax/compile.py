@@ -135,6 +135,18 @@ def compile_step(
     }
 
 
+def in_rows(
+    settings: config_lib.Config, length: int | None, tokens_per_step: int | None
+) -> config_lib.Config:
+    """Rows of ``length``, and a micro-batch of as many tokens as before, or as the step has."""
+    learner = settings.learner
+    length = length or learner.row_length
+    tokens = learner.rows * learner.row_length
+    rows = max(1, min(tokens, tokens_per_step or tokens) // length)
+    learner = dataclasses.replace(learner, row_length=length, rows=rows)
+    return dataclasses.replace(settings, learner=learner)
+
+
 def model_config(settings: config_lib.Model) -> ModelConfig:
     """Dimensions of the policy, without its weights.
 
@@ -249,11 +261,7 @@ def main(argv: list[str]) -> None:
         if _CONFIG.value is None:
             raise CompileError("--config is missing; name a file of configs/")
         settings = config_lib.from_config_dict(_CONFIG.value)
-        if _LENGTH.value:
-            tokens = settings.learner.rows * settings.learner.row_length
-            rows = max(1, tokens // _LENGTH.value)
-            learner = dataclasses.replace(settings.learner, row_length=_LENGTH.value, rows=rows)
-            settings = dataclasses.replace(settings, learner=learner)
+        settings = in_rows(settings, _LENGTH.value, _TOKENS.value)
         figures = compile_step(settings, _TOPOLOGY.value, _TOKENS.value)
     except (CompileError, ModelError, config_lib.ConfigError, ValueError) as error:
         console.print(

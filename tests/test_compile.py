@@ -72,6 +72,23 @@ def test_table_and_json_agree_and_are_plausible(figures):
     assert apply["arguments"] == pytest.approx(4 * 4 * parameters / 4, rel=0.03)
 
 
+def test_a_step_is_not_charged_for_more_tokens_than_it_has():
+    """A micro-batch larger than the step would be counted whole: an MFU of a quarter."""
+    program = """
+import dataclasses
+from spade_jax import compile, config
+learner = dataclasses.replace(config.Config().learner, rows=8, row_length=1024)
+settings = dataclasses.replace(config.Config(), learner=learner)
+for asked in ((None, None), (256, None), (256, 1024), (256, 1 << 20)):
+    made = compile.in_rows(settings, *asked).learner
+    print(made.rows, made.row_length)
+"""
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    command = [sys.executable, "-c", program]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, check=True)
+    assert done.stdout.splitlines() == ["8 1024", "32 256", "4 256", "32 256"]
+
+
 def test_partitioner_never_gives_up_on_a_layout(figures):
     for _, done in figures:
         assert "nvoluntary full rematerialization" not in done.stderr
