@@ -38,6 +38,9 @@ API_KEY = "SPADE_SGLANG_API_KEY"
 """Environment variable with the servers' ``--api-key``."""
 ADMIN_KEY = "SPADE_SGLANG_ADMIN_KEY"
 """Environment variable with the servers' ``--admin-api-key``."""
+# Seconds for which an idle connection is kept: less than the 5 after which a server (uvicorn)
+# closes it, or a request that is sent at that moment meets a reset.
+KEPT = 2.0
 TRIES = 5  # of one completion, without a single token more
 
 T = typing.TypeVar("T")
@@ -163,7 +166,8 @@ class SGLangSampler:
 
     async def _open(self) -> None:
         settings = self._settings
-        self._http = aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0))
+        connector = aiohttp.TCPConnector(limit=0, keepalive_timeout=KEPT)
+        self._http = aiohttp.ClientSession(connector=connector)
         key, admin = os.environ.get(API_KEY, ""), os.environ.get(ADMIN_KEY, "")
         urls = [url.strip() for url in settings.urls.split(",") if url.strip()]
         loads = self._group.index == 0

@@ -26,6 +26,7 @@ class FakeSGLang:
       url: where it listens, also after :meth:`restart`.
       faults: path -> faults, one for each of the next calls of that path; None is none.
       calls: (path, body) of every call.
+      peers: the connection of every call.
       version: label of the weights.
       hold_at: a reply that has this many tokens waits for the next pause; None = none waits.
       holding: how many have come to wait.
@@ -39,7 +40,8 @@ class FakeSGLang:
         self.raw, self.seconds_a_token, self.behind = raw, seconds_a_token, behind
         self.hold_at, self.holding = None, 0
         self.faults = {"/generate": [], "/update_weights_from_disk": []}
-        self.calls, self._loop, self._port = [], asyncio.new_event_loop(), port
+        self.calls, self.peers = [], []
+        self._loop, self._port = asyncio.new_event_loop(), port
         self._initial = torch.randn(
             vocabulary, vocabulary, generator=torch.Generator().manual_seed(0)
         )
@@ -103,6 +105,7 @@ class FakeSGLang:
             return web.json_response({"error": "Unauthorized"}, status=401)
         body = await request.json() if request.can_read_body else None
         self.calls.append((request.path, body))
+        self.peers.append(request.transport and request.transport.get_extra_info("peername"))
         waiting = self.faults.get(request.path)
         fault = waiting.pop(0) if waiting else None
         if fault in ("500", "503"):

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import dataclasses
 import functools
+import time
 
 import jax
 import jax.numpy as jnp
@@ -129,6 +130,23 @@ def test_log_probs_are_those_of_the_weights_handed_over(servers, connect, polici
     metrics = sampler.metrics()
     assert metrics["sampler/faults"] == 0
     assert metrics["weights/bytes"] > 4 * sum(x.size for x in jax.tree.leaves(policies[0][1]))
+
+
+@pytest.mark.parametrize("kept", [0.05, 30.0])
+def test_a_connection_that_has_idled_is_not_used_again(
+    servers, connect, policies, monkeypatch, kept
+):
+    """A real server closed one under a request, which counted as its fault."""
+    monkeypatch.setattr(sglang, "KEPT", kept)
+    (server,) = servers(1)
+    sampler = connect([server])
+    sampler.update(policies[0][1], 0)
+    run(sampler, requests(1))
+    before = set(server.peers)
+    server.peers.clear()
+    time.sleep(0.5)
+    run(sampler, requests(1, tag=1))
+    assert set(server.peers).isdisjoint(before) == (kept < 0.5)
 
 
 def test_a_reply_ends_at_a_stop_id_and_keeps_it(servers, connect, policies):
