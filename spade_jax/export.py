@@ -5,13 +5,14 @@
 The folder loads with transformers, SGLang and as ``config.model.source`` of another run.
 """
 
+import argparse
 import json
 import os
 import pathlib
 import sys
 from typing import Any
 
-from absl import app, flags, logging
+from absl import logging
 from flax import nnx
 
 from spade_jax import config, policy
@@ -20,13 +21,6 @@ from spade_jax.learner.step import Learner
 from spade_jax.models import huggingface
 from spade_jax.models.config import ModelConfig, ModelError
 from spade_jax.selfplay.batch import ROLES
-
-_WORKDIR = flags.DEFINE_string("workdir", None, "Run directory.", required=True)
-_OUT = flags.DEFINE_string("out", None, "Folder to write; must not exist.", required=True)
-_STEP = flags.DEFINE_integer("step", None, "Checkpoint to export; default the latest.")
-_DTYPE = flags.DEFINE_enum(
-    "dtype", "", ["", "float32", "bfloat16"], "Dtype of the file; default that of the parameters."
-)
 
 
 def export(
@@ -73,16 +67,23 @@ def of_run(workdir: pathlib.Path, step: int | None) -> tuple[ModelConfig, nnx.St
     return model.config, learner.params, tokenizer
 
 
-def main(argv: list[str]) -> None:
-    del argv
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--workdir", type=pathlib.Path, required=True, help="of the run")
+    parser.add_argument("--out", type=pathlib.Path, required=True, help="folder; must not exist")
+    parser.add_argument("--step", type=int, help="checkpoint; default the latest")
+    parser.add_argument(
+        "--dtype", default="", choices=["float32", "bfloat16"], help="default the parameters'"
+    )
+    chosen = parser.parse_args()
     logging.set_verbosity(logging.WARNING)
     try:
-        model_config, params, tokenizer = of_run(pathlib.Path(_WORKDIR.value), _STEP.value)
-        folder = export(_OUT.value, model_config, params, tokenizer, _DTYPE.value)
+        model_config, params, tokenizer = of_run(chosen.workdir, chosen.step)
+        folder = export(chosen.out, model_config, params, tokenizer, chosen.dtype)
     except (CheckpointError, config.ConfigError, ModelError) as error:
         sys.exit(f"{type(error).__name__}: {error}")
     print(f"wrote {folder}")
 
 
 if __name__ == "__main__":
-    app.run(main)
+    main()

@@ -90,7 +90,7 @@ class Processes:
         self._deadline, self._name = deadline, name
         self._client: Any = distributed.global_state.client
         self._round = 0
-        self._stopping = self._stopped = False
+        self._stopping = self._stopped = self._left = False
 
     async def all_gather(self, what: str, value: Any) -> list[Any]:
         """See :class:`Exchange`.
@@ -98,6 +98,8 @@ class Processes:
         Raises:
           ProcessFault: a process is missing when the deadline is over, failed, or is elsewhere.
         """
+        if self._left:
+            raise asyncio.CancelledError
         message = {"what": what, "value": value} if not self._stopping else {"stop": True}
         waiting = asyncio.create_task(asyncio.to_thread(self._gather, what, message))
         while not waiting.done():
@@ -132,6 +134,10 @@ class Processes:
                 await self.all_gather("the end", None)
             except asyncio.CancelledError:
                 continue
+
+    def leave(self) -> None:
+        """See :class:`Exchange`."""
+        self._left = True
 
     def fail(self, error: Exception) -> None:
         """See :class:`Exchange`."""

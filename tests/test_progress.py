@@ -98,6 +98,7 @@ from spade_jax.progress import RunProgress
 
 end, path = sys.argv[1:]
 signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored in what a shell starts with &
 handler = logging.StreamHandler()  # has the standard error of before
 with RunProgress("iteration", 3, messages=Path(path)) as bar:
     table = Table("environment", "win rate")

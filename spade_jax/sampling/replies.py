@@ -107,7 +107,7 @@ def read(payload: Any, rid: str, max_tokens: int, vocabulary: int) -> Reply:
         tokens = [token for _, token, *_ in pairs]
         logp = [value for value, *_ in pairs]
         prompt, cached = (
-            meta.get(name, 0) if aborted else meta[name]
+            int(meta.get(name) or 0 if aborted else meta[name])
             for name in ("prompt_tokens", "cached_tokens")
         )
         labels = _labels(meta, len(tokens))

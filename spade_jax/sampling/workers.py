@@ -56,9 +56,10 @@ class Worker:
         loads: bool = True,
     ):
         self.url = url.rstrip("/")
-        self.holds_weights, self._loads = holds_weights, loads
+        self.holds_weights, self.loads = holds_weights, loads
         self.ready, self.in_flight, self.trouble = False, 0, "not asked yet"
         self.suspect = False  # its weights may be anything
+        self.hopeless = False  # it cannot do what is needed, and is not asked again
         self._tempered = False  # its log-probs were seen to be those at the sampling temperature
         self._http = http
         self._headers, self._admin_headers = (
@@ -104,7 +105,7 @@ class Worker:
         Raises:
           ServerFault: it may now hold any weights.
         """
-        if not self._loads:
+        if not self.loads:
             return await self._require_label(version)
         self.suspect = True
         await self._control("/pause_generation", {"mode": "abort"}, timeout)
@@ -121,6 +122,10 @@ class Worker:
             await self._require_tempered()
             self._tempered = True
         self.suspect = False
+
+    async def go_on(self) -> None:
+        """Ends a pause; no harm where there is none."""
+        await self._control("/continue_generation", {}, ASK)
 
     async def probe(self, label: str | None) -> None:
         """Samples one token, with the weights ``label`` if given.
@@ -253,6 +258,10 @@ class Pool:
         self._last_ready = self._last_said = time.monotonic()
 
     @property
+    def _hopeless(self) -> bool:
+        return all(worker.hopeless for worker in self.workers)
+
+    @property
     def ready(self) -> list[Worker]:
         return [worker for worker in self.workers if worker.ready]
 
@@ -359,6 +368,8 @@ class Pool:
             try:
                 if worker.holds_weights:
                     label = await worker.label()
+                    if version is None and worker.loads:
+                        await worker.go_on()  # who was killed while it loaded left it paused
                     if version is not None and (worker.suspect or label != version.label):
                         await worker.load(version, self._update_timeout)
                 wanted = version.label if version and worker.holds_weights else None
@@ -368,7 +379,7 @@ class Pool:
                 worker.trouble = str(fault)
                 if fault.fatal:
                     logging.warning("%s stays out: %s", worker.url, fault)
-                    self._fatal = fault
+                    self._fatal, worker.hopeless = fault, True
                     await self._tell()
                     return
                 continue
@@ -390,7 +401,7 @@ class Pool:
                 now = time.monotonic()
                 if self.ready or self._updating:
                     self._last_ready = now
-                elif self._fatal or now - self._last_ready > self._patience:
+                elif self._hopeless or now - self._last_ready > self._patience:
                     raise NoServer(self._why())
                 elif now - self._last_said > LONGEST_PAUSE:
                     self._last_said = now
@@ -402,7 +413,7 @@ class Pool:
                 self._last_ready = time.monotonic()
 
     def _why(self) -> str:
-        if self._fatal:
+        if self._hopeless:
             return str(self._fatal)
         troubles = "; ".join(worker.trouble for worker in self.workers)
         return f"no SGLang server is fit to sample ({troubles}). Start one, or look at its log"

@@ -8,9 +8,10 @@ alike. With ``schedule.overlap`` the next iteration is sampled while this one is
 """
 
 import asyncio
+import contextlib
 import random
 import time
-from collections.abc import Callable, Coroutine, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol, TypeVar
 
 from spade_jax import config
@@ -67,6 +68,7 @@ class Cycle:
         self._phase = Phases(progress)
         self._learning = Phases(Unseen() if self._overlaps else progress)  # one bar, one phase
         self._ahead: asyncio.Task[tuple[metrics.Row, list[Episode]]] | None = None
+        self._told = False  # to stop, while it waited for a step or for what is sampled ahead
         self.exchange = exchange or Alone()
         self._supply = supply or Written(
             settings, sampler, host, renderer, corpus, records, self._phase, self.exchange
@@ -87,13 +89,21 @@ class Cycle:
             that has begun: with the learner of after this call, it is what a resume needs.
         """
         began = time.monotonic()
-        row, episodes = await (self._ahead or self._sample())
+        if self._told and self.exchange.count == 1:
+            raise asyncio.CancelledError
+        if self._ahead is None:
+            row, episodes = await self._sample()
+        else:
+            row, episodes = await self._to_its_end(self._ahead)
         self._ahead = None
         trajectories = self._settle(row, episodes)
         settled()
         if self._overlaps and self.state.iteration < self.settings.iterations:
             self._ahead = asyncio.create_task(self._sample())
-            await _to_its_end(asyncio.to_thread(self._learn, row, trajectories))
+            if self._told:  # too late for the sampling before: others are learning from it
+                self._ahead.cancel()
+            learning = asyncio.to_thread(self._learn, row, trajectories)
+            await self._to_its_end(asyncio.create_task(learning))
         else:
             self._learn(row, trajectories)
         row.time({"iteration": time.monotonic() - began})
@@ -102,11 +112,24 @@ class Cycle:
     async def stop(self) -> None:
         """Gives up what is being sampled ahead."""
         while self._ahead is not None and not self._ahead.done():
+            self.exchange.leave()
             self._ahead.cancel()  # again, where it goes on with other processes first
-            await asyncio.wait([self._ahead], timeout=1)
+            with contextlib.suppress(asyncio.CancelledError):  # what is raised already matters more
+                await asyncio.wait([self._ahead], timeout=1)
         if self._ahead is not None and not self._ahead.cancelled():
             self._ahead.exception()  # known, and of no use any more
         self._ahead = None
+
+    async def _to_its_end(self, work: asyncio.Task[T]) -> T:
+        """Its result. Who is cancelled meanwhile gives up the sampling ahead instead."""
+        while not work.done():
+            try:
+                await asyncio.wait([work])
+            except asyncio.CancelledError:
+                self._told = True
+                if self._ahead is not None:
+                    self._ahead.cancel()
+        return work.result()
 
     async def _sample(self) -> tuple[metrics.Row, list[Episode]]:
         """The environments and episodes of iteration ``state.iteration``."""
@@ -247,17 +270,3 @@ class Cycle:
                 reward=reward,
                 advantage=advantage,
             )
-
-
-async def _to_its_end(work: Coroutine[Any, Any, T]) -> T:
-    """Its result. Who is cancelled meanwhile is so at the next wait instead."""
-    task, cancelled = asyncio.ensure_future(work), False
-    while not task.done():
-        try:
-            await asyncio.shield(task)
-        except asyncio.CancelledError:
-            cancelled = True
-    result, waiting = task.result(), asyncio.current_task()
-    if cancelled and waiting is not None:
-        waiting.cancel()
-    return result

@@ -34,6 +34,10 @@ class Exchange(typing.Protocol):
         """Has all processes stop at this exchange, if that is not what they just did."""
         ...
 
+    def leave(self) -> None:
+        """From here on nothing is exchanged: who comes is cancelled. :meth:`fail` follows."""
+        ...
+
     def fail(self, error: Exception) -> None:
         """Tells the others, who wait for nothing any more, that this process ends and why."""
         ...
@@ -48,6 +52,9 @@ class Alone:
         return [value]
 
     async def stop(self) -> None:
+        pass
+
+    def leave(self) -> None:
         pass
 
     def fail(self, error: Exception) -> None:

@@ -203,8 +203,11 @@ class Records:
         self._manifest.drop_from(iteration)
         for folder in ("environments", "rejections", "episodes"):
             for path in self._folder(folder).iterdir():
-                if int(path.name[:5]) >= iteration:
+                if path.name[:5].isdigit() and int(path.name[:5]) >= iteration:
                     shutil.rmtree(path) if path.is_dir() else path.unlink()
+        for path in self.workdir.glob("evaluation/step-*"):  # step-N: of the policy after N of them
+            if path.name[5:].isdigit() and int(path.name[5:]) > iteration:
+                shutil.rmtree(path)
         rows = [row for row in self.read_metrics() if row["iteration"] < iteration]
         text = "".join(json.dumps(row) + "\n" for row in rows)
         temporary = self.workdir / "metrics.jsonl.tmp"

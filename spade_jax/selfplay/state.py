@@ -1,5 +1,6 @@
 """All that a resume must carry, besides the learner's arrays and the corpus position."""
 
+import copy
 import dataclasses
 from typing import Any
 
@@ -97,7 +98,7 @@ class State:
             "ledger": self.ledger.to_json(),
             "memory": self.memory.to_json(),
             "averages": {skill: dataclasses.asdict(item) for skill, item in self.averages.items()},
-            "supply": self.supply,
+            "supply": copy.deepcopy(self.supply),
         }
 
     @classmethod

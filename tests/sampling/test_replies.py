@@ -67,6 +67,8 @@ def test_an_aborted_reply_is_partial():
     assert (reply.finish, len(reply.tokens)) == ("abort", 4)
     queued = {"meta_info": {"id": "42db", "finish_reason": aborted}}
     assert read(queued).tokens == []
+    unknown = changed(finish_reason=aborted, prompt_tokens=None, cached_tokens=None)
+    assert read(unknown, limit=9).prompt_tokens == 0
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from fake_sglang import FakeSGLang
 from flax import nnx
+from real_sglang import call
 
 from spade_jax import config
 from spade_jax.models.config import ModelConfig
@@ -130,6 +131,28 @@ def test_log_probs_are_those_of_the_weights_handed_over(servers, connect, polici
     metrics = sampler.metrics()
     assert metrics["sampler/faults"] == 0
     assert metrics["weights/bytes"] > 4 * sum(x.size for x in jax.tree.leaves(policies[0][1]))
+
+
+def test_a_server_that_was_left_paused_is_used(servers, connect, policies):
+    """As by a trainer that was killed while the server loaded: the same command has to go on."""
+    (server,) = servers(1)
+    call(server.url, "/pause_generation", {"mode": "abort"})
+    sampler = connect([server], patience=20.0)
+    sampler.update(policies[0][1], 0)
+    wanted = requests(2)
+    check(policies[0], wanted, run(sampler, wanted))
+
+
+def test_one_hopeless_server_takes_no_patience_from_the_others(servers, connect, policies):
+    """It wants another key; the good one has a fault and is waited for."""
+    bad, good = servers(1, key="another")[0], servers(1)[-1]
+    sampler = connect([bad, good])
+    sampler.update(policies[0][1], 0)
+    good.faults["/generate"] += ["reset"]
+    wanted = requests(2)
+    check(policies[0], wanted, run(sampler, wanted))
+    metrics = sampler.metrics()
+    assert (metrics["sampler/servers"], metrics["sampler/faults/broken"]) == (1, 1)
 
 
 @pytest.mark.parametrize("kept", [0.05, 30.0])

@@ -57,6 +57,15 @@ def run(settings, iterations, state=None, skill=lambda task, level: 1.0, host=No
     return sets, state, row
 
 
+def test_what_is_saved_does_not_change_afterwards(adaptive):
+    """Where iterations overlap, the next set is drawn before a checkpoint is written."""
+    _, state, _ = run(adaptive, 2)
+    saved = state.to_json()["supply"]
+    before = json.dumps(saved)
+    run(adaptive, 2, state)
+    assert json.dumps(saved) == before != json.dumps(state.supply)
+
+
 def windows(state):
     return {n: (w["low"], w["high"]) for n, w in state.supply["windows"].items()}
 

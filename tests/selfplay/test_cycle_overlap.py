@@ -193,8 +193,10 @@ def test_an_error_of_the_sampling_ahead_comes_after_the_step_that_was_made(
     assert len(learner.batches) == 1
 
 
-def test_who_is_cancelled_while_learning_is_so_once_it_has_learned(make_cycle, overlapped):
-    """As SIGTERM does: the step is whole and told, what was sampled ahead is given up."""
+@pytest.mark.parametrize("sampled", [False, True])
+def test_who_is_cancelled_while_learning_is_so_once_it_has_learned(make_cycle, overlapped, sampled):
+    """As SIGTERM does: the step is whole and told, what was sampled ahead is given up, also where
+    that had come to its end and nothing would have to be waited for."""
     learning, go_on = threading.Event(), threading.Event()
 
     def during(iteration):
@@ -212,6 +214,8 @@ def test_who_is_cancelled_while_learning_is_so_once_it_has_learned(make_cycle, o
 
             task = asyncio.create_task(iterate())
             await asyncio.to_thread(learning.wait, LIMIT)
+            if sampled:
+                await asyncio.wait([cycle._ahead])
             task.cancel()
             await asyncio.sleep(0)
             go_on.set()

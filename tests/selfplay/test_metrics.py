@@ -6,6 +6,7 @@ from pathlib import Path
 
 from spade_jax.sandbox.host import EnvironmentHost
 from spade_jax.selfplay import manifest
+from spade_jax.selfplay.records import Records
 
 PAGE = Path(__file__).parents[2] / "docs" / "metrics.md"
 
@@ -74,6 +75,18 @@ def check_manifest(workdir, rows):
         assert item["win_rate"] == sum(returns) / len(returns)
         assert item["trained"] == 2
         assert item["advantage"] is not None
+
+
+def test_a_resume_forgets_all_that_is_repeated_and_nothing_else(tmp_path):
+    """Also what was evaluated with policies that will not be the same again."""
+    records = Records(tmp_path)
+    names = ["episodes/00001", "episodes/00002", "episodes/.nfs01", "evaluation/initial",
+             "evaluation/step-2", "evaluation/step-3"]  # fmt: skip
+    for name in names:
+        (tmp_path / name).mkdir(parents=True)
+    records.drop_from(2)
+    left = [name for name in names if (tmp_path / name).exists()]
+    assert left == ["episodes/00001", "episodes/.nfs01", "evaluation/initial", "evaluation/step-2"]
 
 
 def test_a_manifest_is_read_as_it_was_written_and_forgets_what_is_repeated(tmp_path):
