@@ -23,14 +23,8 @@ from pathlib import Path
 from spade_jax import config as config_lib
 
 HERE = Path(__file__).parent
-ABOUT_ENVIRONMENTS = (
-    "no_memory",
-    "no_corpus",
-    "no_designer_training",
-    "two_skills",
-    "learning_potential",
-    "solve_rate",
-)
+GAMES = runpy.run_path(str(HERE / "games.py"))
+ABOUT_ENVIRONMENTS = GAMES["VARIANTS"].keys() - {"published"}
 SHORT = (
     *("basic_arithmetic", "chain_sum", "count_bits", "count_primes"),
     *("decimal_chain_sum", "fraction_simplification", "gcd", "isomorphic_strings", "lcm"),

@@ -24,14 +24,8 @@ from spade_jax import config as config_lib
 
 HERE = Path(__file__).parent
 PUBLISHED = "hf:spade-rl/SPADE-Environment-Pool-GPT5.5-Games"
-ABOUT_THE_DESIGNER = (
-    "no_memory",
-    "no_corpus",
-    "no_designer_training",
-    "two_skills",
-    "learning_potential",
-    "solve_rate",
-)
+GAMES = runpy.run_path(str(HERE / "games.py"))
+ABOUT_THE_DESIGNER = GAMES["VARIANTS"].keys() - {"published"}
 
 
 def get_config(variant: str = ""):

@@ -10,6 +10,7 @@ from conftest import ScriptedPolicy
 
 from spade_jax.data import corpus
 from spade_jax.sandbox.host import EnvironmentHost
+from spade_jax.selfplay.exchange import Alone
 from spade_jax.selfplay.state import State
 
 LIMIT = 60.0  # seconds after which what never comes is given up
@@ -132,8 +133,13 @@ def test_it_makes_of_the_same_replies_what_one_after_the_other_makes(make_cycle,
 def test_an_error_of_the_learner_ends_the_sampling_ahead(
     make_cycle, overlapped, scripted, renderer
 ):
-    """Also where the sampling would never end."""
-    policy = Policy()
+    """Also where the sampling would never end. It exchanges nothing on its way out: other processes
+    would take its end for a stop, and not hear of the error."""
+    policy, left = Policy(), []
+
+    class Leaving(Alone):
+        def leave(self):
+            left.append(list(ended))
 
     def failing(iteration):
         assert policy.asked[1].wait(LIMIT)
@@ -155,13 +161,15 @@ def test_an_error_of_the_learner_ends_the_sampling_ahead(
 
     async def go():
         async with EnvironmentHost(overlapped.sandbox) as host:
-            cycle = make_cycle(host, overlapped, learner=Learner(failing), sampler=sampler)
+            parts = {"learner": Learner(failing), "sampler": sampler, "exchange": Leaving()}
+            cycle = make_cycle(host, overlapped, **parts)
             with pytest.raises(FloatingPointError):
                 await cycle.run_iteration()
             await cycle.stop()
 
     asyncio.run(asyncio.wait_for(go(), LIMIT))
     assert ended
+    assert left[0] == []
 
 
 def test_an_error_of_the_sampling_ahead_comes_after_the_step_that_was_made(
