@@ -38,6 +38,6 @@ while $watch && ! $dry_run; do
       state=$(slice_state READY)
       [[ $state != READY ]] || fail "the run failed" "tpu_launch/follow.sh shows why; when that is mended, tpu_launch/run.sh"
       resume ;;
-    *) say "the run has ended; tpu_launch/delete.sh ends the cost"; exit ;;
+    *) say "the run has ended (or its first host was started anew: tpu_launch/follow.sh shows which); tpu_launch/delete.sh ends the cost"; exit ;;
   esac
 done

@@ -11,5 +11,5 @@ if [[ $state == active ]]; then
 fi
 read -ra flags <<<"$TRAIN_FLAGS"
 arguments=$(printf ' %q' --distributed --config="$CONFIG" --workdir="$mount/runs/$RUN" "${flags[@]}")
-on_hosts all "sudo bash $home/tpu_launch/host/run.sh $unit $home$arguments"
+on_hosts all "sudo bash $home/tpu_launch/host/run.sh $unit $home $mount$arguments"
 say "begun; next: tpu_launch/follow.sh, and for capacity that can be taken away tpu_launch/resume.sh --watch"

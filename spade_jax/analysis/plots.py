@@ -12,6 +12,7 @@ from spade_jax.environments.validation import Report
 
 PLAIN, HINTED, QUIET = "#0072b2", "#d55e00", "#999999"
 PALETTE = (PLAIN, HINTED, "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
+MOST_LABELS = 12  # on an axis
 STATUS = {"passed": "#009e73", "failed": "#d55e00", "unproven": "#e69f00"}
 
 
@@ -34,7 +35,8 @@ def win_rates(axes: Axes, wins: Mapping[int, Sequence[int]]) -> None:
     shares = np.array([np.divide(wins[at], max(sum(wins[at]), 1)) for at in iterations]).T
     edges = np.linspace(0, 1, len(shares) + 1)
     axes.pcolormesh(np.arange(len(iterations) + 1) - 0.5, edges, shares, cmap="Blues", vmin=0)
-    axes.set_xticks(range(len(iterations)), [str(at) for at in iterations])
+    every = -(-len(iterations) // MOST_LABELS) or 1
+    axes.set_xticks(range(0, len(iterations), every), [str(at) for at in iterations[::every]])
     axes.axhspan(LOW, HIGH, fill=False, edgecolor=HINTED, linestyle="--")
     axes.set(xlabel="iteration", ylabel="win rate")
 

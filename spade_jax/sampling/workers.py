@@ -20,6 +20,7 @@ from spade_jax.sampling.versions import Version
 ASK = 10.0  # seconds for a call that does no work
 PROBE = 60.0  # seconds for one token of an idle server
 PROBED = ([0], [1], [0, 1], [1, 0])  # prompts on which the log-prob convention is looked at
+NOT_ASKED = "not asked yet"
 LONGEST_PAUSE = 30.0  # seconds between tries to take a server back
 
 
@@ -57,7 +58,7 @@ class Worker:
     ):
         self.url = url.rstrip("/")
         self.holds_weights, self.loads = holds_weights, loads
-        self.ready, self.in_flight, self.trouble = False, 0, "not asked yet"
+        self.ready, self.in_flight, self.trouble = False, 0, NOT_ASKED
         self.suspect = False  # its weights may be anything
         self.hopeless = False  # it cannot do what is needed, and is not asked again
         self._tempered = False  # its log-probs were seen to be those at the sampling temperature
@@ -384,8 +385,9 @@ class Pool:
                     return
                 continue
             if version is self.current:
+                if worker.trouble != NOT_ASKED:  # somebody may have read of it
+                    logging.warning("%s is in the pool", worker.url)
                 worker.ready, worker.trouble = True, ""
-                logging.info("%s is in the pool", worker.url)
                 await self._tell()
                 return
             pause = 0.0  # there were new weights meanwhile

@@ -47,6 +47,13 @@ def test_win_rates_are_shares_of_an_iteration(axes):
     assert [label.get_text() for label in axes.get_xticklabels()] == ["0", "4"]
 
 
+def test_many_iterations_share_their_labels(axes):
+    plots.win_rates(axes, {2 * at: [1] for at in range(100)})
+    labels = [label.get_text() for label in axes.get_xticklabels()]
+    assert labels == [str(at) for at in range(0, 200, 18)]
+    np.testing.assert_array_equal(axes.get_xticks(), range(0, 100, 9))
+
+
 def test_what_episodes_were_spent_on(axes):
     plots.spent_on(axes, {2: curriculum.Spent(0.5, 0.25, 8)})
     assert [line.get_xydata().tolist() for line in axes.lines] == [[[2, 0.5]], [[2, 0.25]]]

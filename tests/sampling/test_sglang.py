@@ -324,7 +324,9 @@ def test_without_any_server_the_run_waits_and_then_says_why(servers, connect, po
     check(policies[0], wanted, run(sampler, wanted))
 
 
-def test_a_restarted_server_gets_the_weights_before_it_gets_work(servers, connect, policies):
+def test_a_restarted_server_gets_the_weights_before_it_gets_work(
+    servers, connect, policies, caplog
+):
     fakes = servers(2)
     sampler = connect(fakes)
     sampler.update(policies[0][1], 0)
@@ -336,6 +338,8 @@ def test_a_restarted_server_gets_the_weights_before_it_gets_work(servers, connec
     loaded = len(calls) - calls[::-1].index("/update_weights_from_disk")
     assert calls[:loaded].count("/update_weights_from_disk") == 2
     assert calls[loaded : loaded + 3] == ["/model_info", "/continue_generation", "/generate"]
+    assert caplog.messages[0].startswith(f"{fakes[0].url} leaves the pool: ")
+    assert caplog.messages[-1] == f"{fakes[0].url} is in the pool"
 
 
 def test_new_weights_in_the_middle_of_a_reply(servers, connect, policies):

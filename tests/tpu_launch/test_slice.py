@@ -1,7 +1,9 @@
 """The scripts of a TPU VM slice, against a cloud that records, refuses and forgets."""
 
+import os
 import re
 import shlex
+import subprocess
 
 import pytest
 from fake_cloud import LAUNCH, FakeCloud
@@ -204,6 +206,23 @@ def test_run_starts_the_same_command_on_every_host(cloud):
     cloud.answer(READY, ACTIVE)
     assert cloud.run("run.sh").returncode == 0
     assert cloud.changes() == []
+
+
+def test_a_host_without_the_bucket_starts_nothing(tmp_path):
+    """Else the run would begin anew on the disk of a host that was started again."""
+    for name, status in (("systemctl", 1), ("mountpoint", 1), ("systemd-run", 0)):
+        program = tmp_path / name
+        program.write_text(f"#!/bin/sh\ntouch {tmp_path}/{name}.called\nexit {status}\n")
+        program.chmod(0o755)
+    command = [LAUNCH / "host" / "run.sh", "spade-train", "/opt/spade-jax", "/mnt/spade", "--flag"]
+    environment = {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert "the bucket is not mounted at /mnt/spade" in done.stdout
+    assert not (tmp_path / "systemd-run.called").exists()
+    (tmp_path / "mountpoint").write_text("#!/bin/sh\n")
+    assert subprocess.run(command, env=environment, check=False).returncode == 0
+    assert (tmp_path / "systemd-run.called").exists()
 
 
 @pytest.mark.parametrize(
