@@ -12,6 +12,7 @@ from spade_jax.environments.validation import Report
 
 PLAIN, HINTED, QUIET = "#0072b2", "#d55e00", "#999999"
 PALETTE = (PLAIN, HINTED, "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
+DASHES = ("-", "--", ":")
 MOST_LABELS = 12  # on an axis
 STATUS = {"passed": "#009e73", "failed": "#d55e00", "unproven": "#e69f00"}
 
@@ -107,15 +108,19 @@ def places(axes: Axes, place_n2: np.ndarray, kinds: Sequence[str]) -> None:
 
 
 def lines(axes: Axes, curves: Mapping[str, Mapping[Any, Estimate]], percent: bool = False) -> None:
-    """A line a variant by iteration, with what belongs to its points as a band."""
+    """A line a variant by iteration, with what belongs to its points as a band.
+
+    Those for whom no colour is left are dashed, then dotted.
+    """
     unit = 100 if percent else 1
     for index, (name, curve) in enumerate(curves.items()):
         colour = PALETTE[index % len(PALETTE)]
+        style = DASHES[index // len(PALETTE) % len(DASHES)]
         places = sorted(curve)
         mean, low, high = (
             [unit * getattr(curve[at], end) for at in places] for end in ("mean", "low", "high")
         )
-        axes.plot(places, mean, "o-", ms=3, color=colour, label=name)
+        axes.plot(places, mean, "o", linestyle=style, ms=3, color=colour, label=name)
         axes.fill_between(places, low, high, color=colour, alpha=0.15, linewidth=0)
     axes.legend(fontsize=7)
 

@@ -187,4 +187,10 @@ def _metrics(workdir: Path) -> list[dict[str, Any]]:
             "first iteration"
         )
     lines = path.read_text(encoding="utf-8").splitlines()
-    return [json.loads(line) for line in lines if line.endswith("}")]
+    return [_row(line) for line in lines if line.endswith("}")]
+
+
+def _row(line: str) -> dict[str, Any]:
+    """Without what is no number: it cannot be drawn."""
+    row = json.loads(line, parse_constant=lambda name: None)
+    return {name: value for name, value in row.items() if value is not None}

@@ -25,7 +25,7 @@ BROWSER = next(
 )
 DOCUMENT = pathlib.Path(__file__).with_name("document.js").read_text()
 VIEWS = [
-    ("", "made: 2 iterations"), ("environments", "00000_002_third"), ("refused", made_run.HOSTILE),
+    ("", "made: 2 iterations"), ("constructor", "made: 2 iterations"), ("environments", "00000_002_third"), ("refused", made_run.HOSTILE),
     ("environment?run=0&name=00000_000_first", made_run.HOSTILE),
 ]  # fmt: skip
 FILTERS = [
@@ -48,15 +48,16 @@ def data_of(text):
     return json.loads(gzip.decompress(base64.b64decode(packed)))
 
 
-def shown(path, view):
-    """The markup of the document's body once the page's own script has shown a view."""
+def shown(path, view, then=""):
+    """The markup of the document's body once the page's own script has shown a view, and then
+    done what is asked of it."""
     text = path.read_text()
     script = re.search(r"<script>(.*?)</script>", text, re.DOTALL)[1].replace("\nload();", "\n")
     engine = py_mini_racer.MiniRacer()
     engine.eval(DOCUMENT)
     engine.eval(f"location.hash = {json.dumps('#' + view)}")
     engine.eval(script)
-    engine.eval(f"data = {json.dumps(data_of(text))}; show()")
+    engine.eval(f"data = {json.dumps(data_of(text))}; show(); {then}")
     return engine.eval("document.body.markup()")
 
 
@@ -74,6 +75,18 @@ def test_filters_and_order(built, query, wanted):
     body = shown(built, f"environments?{query}")
     assert re.findall(r">(00000_[^<]*)</a>", body) == [NAMES[index] for index in wanted]
     assert f"{len(wanted)} of 3 environments" in body
+
+
+def test_a_refused_program_is_there_once_it_is_unfolded(built):
+    unfold = """
+      const one = body.find((element) => element.tag === "details");
+      one.listeners.toggle({ target: one });"""
+    assert "<pre" not in shown(built, "refused")
+    body = shown(built, "refused", unfold + unfold.splitlines()[-1])  # and twice is once
+    assert body.count("<pre") == 1
+    program = body.partition("<pre")[2]
+    assert made_run.HOSTILE in html.unescape(re.sub(r"</?span[^>]*>", "", program))
+    assert "<img" not in program
 
 
 @pytest.fixture(scope="module")
@@ -166,7 +179,7 @@ def test_the_keyboard_is_enough(built, tab):
     tab.keyboard.press("Enter")
     tab_to(tab, tab.locator("summary").inner_text())
     tab.keyboard.press("Enter")
-    assert tab.locator("details pre").is_visible()
+    tab.locator("details pre").wait_for(state="visible")
 
 
 CONTRASTS = pathlib.Path(__file__).with_name("contrasts.js").read_text()

@@ -7,6 +7,7 @@ import pytest
 from matplotlib.figure import Figure
 
 from spade_jax.analysis import curriculum, plots, run
+from spade_jax.analysis.evaluations import Estimate
 from spade_jax.environments.validation import Check, Report
 
 matplotlib.use("agg")
@@ -52,6 +53,11 @@ def test_many_iterations_share_their_labels(axes):
     labels = [label.get_text() for label in axes.get_xticklabels()]
     assert labels == [str(at) for at in range(0, 200, 18)]
     np.testing.assert_array_equal(axes.get_xticks(), range(0, 100, 9))
+
+
+def test_no_two_variants_look_alike(axes):
+    plots.lines(axes, {str(at): {0: Estimate(0.5, 0.4, 0.6)} for at in range(10)})
+    assert len({(line.get_color(), line.get_linestyle()) for line in axes.lines}) == 10
 
 
 def test_what_episodes_were_spent_on(axes):

@@ -64,6 +64,12 @@ def test_a_run_is_finished_when_it_has_all_iterations(tmp_path):
     assert run.finished(tmp_path / "whole")
 
 
+def test_what_is_no_number_is_left_out(tmp_path):
+    text = '{"iteration": 0, "a": NaN, "b": -Infinity, "c": null, "d": 1}\n'
+    (tmp_path / "metrics.jsonl").write_text(text)
+    assert run.read(tmp_path, 0, 1000)["metrics"] == [{"iteration": 0, "d": 1}]
+
+
 def test_a_directory_without_a_run_is_named(tmp_path):
     with pytest.raises(run.NoRunError, match=r"holds no metrics\.jsonl: name the --workdir"):
         run.read(tmp_path, 1, 10)

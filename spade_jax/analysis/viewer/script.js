@@ -233,6 +233,12 @@ function environment(values) {
     make("div", { class: "arms" }, ...arms)];
 }
 
+// Highlighted when it is first unfolded: a run has thousands of them.
+function folded(title, source) {
+  const unfold = (event) => event.target.children.length < 2 && event.target.append(code(source));
+  return make("details", { ontoggle: unfold }, make("summary", {}, title));
+}
+
 function refused(values) {
   const name = (run) => data.runs.length > 1 ? `${run.name}, ` : "";
   const all = data.runs.flatMap((run) => run.refused.map((item) => ({ ...item, run: name(run) })));
@@ -240,7 +246,7 @@ function refused(values) {
   const wanted = all.filter((item) => !values.get("outcome") || item.outcome === values.get("outcome"));
   return [make("h1", {}, `${wanted.length} refused programs`),
     make("p", {}, ...["", ...reasons].flatMap((reason) => [make("a", { href: address("refused", reason ? { outcome: reason } : {}) }, reason || "all"), " "])),
-    ...wanted.map((item) => make("details", {}, make("summary", {}, `${item.run}iteration ${item.iteration}, ${item.skill}: ${item.outcome}${item.reason ? ", " + item.reason : ""}`), code(item.source)))];
+    ...wanted.map((item) => folded(`${item.run}iteration ${item.iteration}, ${item.skill}: ${item.outcome}${item.reason ? ", " + item.reason : ""}`, item.source))];
 }
 
 // ---- the page
@@ -249,7 +255,8 @@ const VIEWS = { curves, environments, environment, refused };
 
 function show() {
   const { view, values } = place();
-  main.replaceChildren(...(VIEWS[view] || curves)(values).filter(Boolean));
+  const render = Object.hasOwn(VIEWS, view) ? VIEWS[view] : curves;
+  main.replaceChildren(...render(values).filter(Boolean));
   document.querySelector("nav").replaceChildren(...["curves", "environments", "refused"].map((name) =>
     make("a", { href: "#" + name, "aria-current": name === view ? "page" : null }, name)));
   document.title = `${data.runs.map((run) => run.name).join(", ")}: ${view}`;
