@@ -25,7 +25,8 @@ BROWSER = next(
 )
 DOCUMENT = pathlib.Path(__file__).with_name("document.js").read_text()
 VIEWS = [
-    ("", "made: 2 iterations"), ("constructor", "made: 2 iterations"), ("environments", "00000_002_third"), ("refused", made_run.HOSTILE),
+    ("", "made: 2 iterations"), ("constructor", "made: 2 iterations"),
+    ("environments", "00000_002_third"), ("refused", made_run.HOSTILE),
     ("environment?run=0&name=00000_000_first", made_run.HOSTILE),
 ]  # fmt: skip
 FILTERS = [
