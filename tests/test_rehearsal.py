@@ -1,59 +1,94 @@
 """A pod rehearsed on one machine: every role a process of its own, behind its own ports.
 
-Two trainer processes under ``jax.distributed``, the fake SGLang server and a Ray cluster of a head
-and two sandbox nodes go through three iterations, in which one of each kind is killed and comes
-back.
+Two trainer processes under ``jax.distributed``, a real SGLang server (on the CPU) and a Ray cluster
+of a head and two sandbox nodes go through three iterations, in which one of each kind is killed and
+comes back. ``pytest -s`` shows what happens when.
 """
 
-import contextlib
 import os
 import signal
-import socket
-import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
+import conftest
 import pytest
 import test_processes
 import test_resume
-from ray_cluster import patient_cluster
+import tiny_run
+from flax import nnx
+from ray_cluster import free_ports, patient_cluster
+
+from spade_jax.models import huggingface, loading
+
+sys.path.insert(0, str(Path(__file__).parent / "sampling"))
+from real_sglang import RealSGLang
 
 pytestmark = pytest.mark.slow
 PATIENCE = 1800.0  # seconds, for a busy machine
-SAMPLING = Path(__file__).parent / "sampling"
-FAKE = (
-    "import threading; from fake_sglang import FakeSGLang; "
-    "FakeSGLang(259, port={port}); threading.Event().wait()"
-)
+BEGUN = time.monotonic()
 
 
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+def note(what):
+    print(f"{time.monotonic() - BEGUN:6.1f} s  {what}", flush=True)
 
 
-class Server:
-    """The fake SGLang server in a process of its own, started again at the same address."""
+class Trainers:
+    """Both, of which the second ends itself at ``moment``; what they say is noted as it comes."""
 
-    def __init__(self):
-        self._port = free_port()
-        self.url = f"http://127.0.0.1:{self._port}"
-        self.start()
+    def __init__(self, workdir, url, fleet, moment=()):
+        self._metrics, self.said = workdir / "metrics.jsonl", ""
+        changes = (
+            f"sandbox.fleet={fleet!r}", f"sandbox.patience={PATIENCE}",
+            f"sampler.patience={PATIENCE}", "sampler.timeout=300.0",
+        )  # fmt: skip
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
+            options = ("--urls", url, "--set", *changes)
+            self._processes = test_processes.start(workdir, *options, moments=((), moment))
+        readers = [threading.Thread(target=self._read, args=(index,)) for index in range(2)]
+        for reader in readers:
+            reader.start()
+        self._readers = readers
 
-    def start(self):
-        command = [sys.executable, "-c", FAKE.format(port=self._port)]
-        self._process = subprocess.Popen(command, cwd=SAMPLING)
+    def __enter__(self):
+        return self
 
-    def kill(self):
-        self._process.kill()
-        self._process.wait()
+    def __exit__(self, *_):
+        for process in self._processes:
+            process.kill()
+        self.end()
+
+    def _read(self, index):
+        for line in self._processes[index].stdout:
+            self.said += line
+            note(f"trainer {index}: {line.rstrip()}")
+
+    def wait_for_rows(self, count):
+        until = time.monotonic() + PATIENCE
+        while not self._metrics.exists() or self._metrics.read_text().count("\n") < count:
+            assert [process.poll() for process in self._processes] == [None, None]
+            assert time.monotonic() < until
+            time.sleep(0.1)
+
+    def end(self):
+        """Status of both."""
+        statuses = [process.wait(PATIENCE) for process in self._processes]
+        for reader in self._readers:
+            reader.join()
+        return statuses
 
 
 @pytest.fixture(scope="module")
-def server():
-    server = Server()
+def server(tmp_path_factory):
+    """Serves a first policy of the run's architecture."""
+    folder = tmp_path_factory.mktemp("server")
+    tokenizer = conftest.make_byte_tokenizer()
+    model, _ = loading.load(tiny_run.settings(urls="http://unused").model, 0)
+    known = huggingface.with_tokens(model.config, tokenizer)
+    huggingface.save(folder / "policy", known, nnx.split(model)[1], tokenizer)
+    server = RealSGLang(folder / "policy", folder / "log")
     yield server
     server.kill()
 
@@ -61,69 +96,38 @@ def server():
 @pytest.fixture(scope="module")
 def cluster():
     """With the address at which the trainers reach it."""
-    port = free_port()
+    [port] = free_ports(1)
     with patient_cluster(nodes=2, ray_client_server_port=port) as cluster:
         yield cluster, f"ray://127.0.0.1:{port}"
-
-
-def begin(workdir, url, fleet, moment=()):
-    """Both trainers; the second ends itself at ``moment``."""
-    changes = (
-        f"sandbox.fleet={fleet!r}", f"sandbox.patience={PATIENCE}",
-        f"sampler.patience={PATIENCE}", "sampler.timeout=300.0",
-    )  # fmt: skip
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
-        options = ("--urls", url, "--set", *changes)
-        return test_processes.start(workdir, *options, moments=((), moment))
-
-
-def rows_of(workdir):
-    return test_resume.rows_of(workdir) if (workdir / "metrics.jsonl").exists() else []
-
-
-def wait_for_rows(workdir, count, trainers):
-    until = time.monotonic() + PATIENCE
-    while len(rows_of(workdir)) < count:
-        for trainer in trainers:
-            assert trainer.poll() is None, trainer.communicate()[0]
-        assert time.monotonic() < until
-        time.sleep(0.1)
-
-
-def ended(trainers):
-    """Output and status of both."""
-    outputs = [trainer.communicate(timeout=PATIENCE)[0] for trainer in trainers]
-    return outputs, [trainer.returncode for trainer in trainers]
 
 
 def test_three_iterations_in_which_one_of_each_kind_is_lost(server, cluster, tmp_path):
     cluster, fleet = cluster
     workdir = tmp_path / "run"
     moment = ("--phase", "learn", "--iteration", 2)  # where the other waits for its devices
-    trainers = begin(workdir, server.url, fleet, moment)
-    with contextlib.ExitStack() as whatever_happens:
-        for trainer in trainers:
-            whatever_happens.callback(trainer.kill)
-        wait_for_rows(workdir, 1, trainers)
+    note("server and Ray nodes are there; the trainers start")
+    with Trainers(workdir, server.url, fleet, moment) as trainers:
+        trainers.wait_for_rows(1)
         server.kill()
+        note("the server is killed")
         server.start()
-        wait_for_rows(workdir, 2, trainers)
+        note("the server answers again")
+        trainers.wait_for_rows(2)
         cluster.kill_node()
+        note("a sandbox node is killed")
         cluster.add_node()
-        outputs, (first, second) = ended(trainers)
+        note("a sandbox node has joined")
+        first, second = trainers.end()
+    note(f"the trainers have ended: {first}, {second}")
     assert second == -signal.SIGKILL
-    assert first != 0, outputs[0]
-    assert "is lost" in "".join(outputs)
+    assert first != 0
+    assert "is lost" in trainers.said
 
-    trainers = begin(workdir, server.url, fleet)
-    with contextlib.ExitStack() as whatever_happens:
-        for trainer in trainers:
-            whatever_happens.callback(trainer.kill)
-        outputs, statuses = ended(trainers)
-    assert statuses == [0, 0], "".join(outputs)
-    assert "continuing after iteration 1" in outputs[0]
-    rows = rows_of(workdir)
+    with Trainers(workdir, server.url, fleet) as trainers:
+        assert trainers.end() == [0, 0]
+    note("the trainers have ended")
+    assert "continuing after iteration 1" in trainers.said
+    rows = test_resume.rows_of(workdir)
     assert [row["iteration"] for row in rows] == [0, 1, 2]
     assert rows[1]["sampler/faults"] >= 1
     for row in rows:

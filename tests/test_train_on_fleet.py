@@ -5,14 +5,13 @@ The cluster is reached through Ray Client, as on a pod.
 
 import json
 import os
-import socket
 import subprocess
 import sys
 import time
 from pathlib import Path
 
 import pytest
-from ray_cluster import patient_cluster
+from ray_cluster import free_ports, patient_cluster
 
 PROGRAM = Path(__file__).with_name("tiny_run.py")
 pytestmark = pytest.mark.slow
@@ -21,9 +20,7 @@ pytestmark = pytest.mark.slow
 @pytest.fixture(scope="module")
 def cluster():
     """With the address from outside."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    [port] = free_ports(1)
     with patient_cluster(nodes=2, ray_client_server_port=port) as cluster:
         yield cluster, f"ray://127.0.0.1:{port}"
 
