@@ -161,7 +161,11 @@ class Transformer(nnx.Module):
             body = jax.checkpoint(body, prevent_cse=False)
         elif not self.config.experts:
             # Attention and what is computed per element costs less time again than memory kept.
-            policy = jax.checkpoint_policies.dots_with_no_batch_dims_saveable
+            policies = jax.checkpoint_policies
+            policy = policies.save_from_both_policies(
+                policies.dots_with_no_batch_dims_saveable,
+                policies.save_only_these_names(attention.RESIDUAL),
+            )
             body = jax.checkpoint(body, prevent_cse=False, policy=policy)
         h_btd = sharding.constrain(self.embed(token_bt), "batch", "length", None)
         h_btd, _ = jax.lax.scan(body, h_btd, stacked)
