@@ -87,9 +87,9 @@ class Block(nnx.Module):
         """Pre-norm, projections, q/k-norm and RoPE: q_bthc, k_btkc, v_btkc."""
         config = self.config
         x_btd = _rms_norm(h_btd, self.attention_norm, config.rms_epsilon)
-        q_bthc = jnp.einsum("btd,dhc->bthc", x_btd, self._weight(self.q))
-        k_btkc = jnp.einsum("btd,dkc->btkc", x_btd, self._weight(self.k))
-        v_btkc = jnp.einsum("btd,dkc->btkc", x_btd, self._weight(self.v))
+        q_bthc, k_btkc, v_btkc = (
+            _product(x_btd, self._weight(weight)) for weight in (self.q, self.k, self.v)
+        )
         if config.attention_bias:
             q_bthc += self._weight(self.q_bias)
             k_btkc += self._weight(self.k_bias)
@@ -111,7 +111,7 @@ class Block(nnx.Module):
         x_btd = _rms_norm(h_btd, self.feed_forward_norm, self.config.rms_epsilon)
         gate, up, down = map(self._weight, (self.gate, self.up, self.down))
         if not self.config.experts:
-            return h_btd + (jax.nn.silu(_whole(x_btd @ gate)) * _whole(x_btd @ up)) @ down
+            return h_btd + (jax.nn.silu(_product(x_btd, gate)) * _product(x_btd, up)) @ down
         weight_btk, expert_btk = moe.route(
             x_btd, self.router[...], self.config.experts_per_token, self.config.expert_renormalise
         )
@@ -161,7 +161,11 @@ class Transformer(nnx.Module):
             body = jax.checkpoint(body, prevent_cse=False)
         elif not self.config.experts:
             # Attention and what is computed per element costs less time again than memory kept.
-            policy = jax.checkpoint_policies.dots_with_no_batch_dims_saveable
+            policies = jax.checkpoint_policies
+            policy = policies.save_from_both_policies(
+                policies.dots_with_no_batch_dims_saveable,
+                policies.save_only_these_names(attention.RESIDUAL),
+            )
             body = jax.checkpoint(body, prevent_cse=False, policy=policy)
         h_btd = sharding.constrain(self.embed(token_bt), "batch", "length", None)
         h_btd, _ = jax.lax.scan(body, h_btd, stacked)
@@ -215,16 +219,26 @@ def build(
 
 
 @jax.custom_vjp
-def _whole(x: jax.Array) -> jax.Array:
-    """x, whose gradient is made before it is used.
+def _product(x_btd: jax.Array, w_dx: jax.Array) -> jax.Array:
+    """x_btd @ w_dx, ``x`` being one or more axes; the gradient of ``w_dx`` is made as x^T g.
 
-    Two products use it. XLA's CPU backend would make it inside the transposition that one of them
-    needs, reading every operand against the grain.
+    Autodiff would make (g^T x)^T, and XLA's CPU backend would transpose ``g`` together with all
+    elementwise work that makes it, against the grain.
     """
-    return x
+    return jnp.tensordot(x_btd, w_dx, 1)
 
 
-_whole.defvjp(lambda x: (x, None), lambda _, dx: (jax.lax.optimization_barrier(dx),))
+def _product_backward(
+    saved: tuple[jax.Array, jax.Array], g_btx: jax.Array
+) -> tuple[jax.Array, jax.Array]:
+    x_btd, w_dx = saved
+    axes = [list(range(first, first + w_dx.ndim - 1)) for first in (2, 1)]
+    return jnp.tensordot(g_btx, w_dx, axes), jnp.tensordot(x_btd, g_btx, ((0, 1), (0, 1)))
+
+
+_product.defvjp(
+    lambda x_btd, w_dx: (jnp.tensordot(x_btd, w_dx, 1), (x_btd, w_dx)), _product_backward
+)
 
 
 def _rms_norm(x: jax.Array, scale: nnx.Param, epsilon: float) -> jax.Array:

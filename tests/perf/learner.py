@@ -17,7 +17,6 @@ import json
 import math
 import os
 import pathlib
-import platform
 import resource
 import subprocess
 import sys
@@ -26,6 +25,7 @@ import time
 from collections.abc import Callable
 from importlib.metadata import version
 
+import figures
 import numpy as np
 
 COMMON = {
@@ -60,6 +60,7 @@ CASES = [f"{kind}_{size}" for kind in ("ragged", "equal") for size in SIZES]
 COUNT = {"10m": 192, "135m": 24}
 SAMPLED = 8  # trajectories, of all lengths, that TRL's micro-batch is chosen on
 LONGEST = 2048
+PLACES = 2048  # of a micro-batch of ours, in rows as long as the longest trajectory
 MICRO_BATCHES = (1, 2, 4, 8)
 LIBRARIES = {
     "ours": ("jax", "spade_jax.learner.step", "spade_jax.models.huggingface"),
@@ -108,14 +109,16 @@ def ours(data: list[dict], weights: pathlib.Path) -> dict[str, Callable]:
     from spade_jax.models import huggingface
 
     # The sampler found every token impossible: importance weights are at their cap, which is 1.
-    settings = config.Learner(row_length=LONGEST, rows=1, importance_cap=1.0, learning_rate=0.0)
+    length = 8 * math.ceil(max(len(item["tokens"]) for item in data) / 8)
+    rows = max(1, PLACES // length)
+    settings = config.Learner(row_length=length, rows=rows, importance_cap=1.0, learning_rate=0.0)
     learner = Learner(huggingface.load(weights, config.Model()), settings, ("all",))
     batch = []
     for item in data:
-        length = len(item["tokens"])
-        trained = [place >= item["prompt"] for place in range(length)]
-        batch.append(Trajectory(item["tokens"], trained, [-math.inf] * length, item["advantage"]))
-    packed = pack(batch, LONGEST, 1, 1)
+        count = len(item["tokens"])
+        trained = [place >= item["prompt"] for place in range(count)]
+        batch.append(Trajectory(item["tokens"], trained, [-math.inf] * count, item["advantage"]))
+    packed = pack(batch, length, rows, 1)
 
     def warm_up() -> None:
         of_each_shape = {micro.token_bt.shape: micro for micro in packed[0]}
@@ -123,7 +126,7 @@ def ours(data: list[dict], weights: pathlib.Path) -> dict[str, Callable]:
         jax.block_until_ready((learner._move(total, 0.0), outputs))
 
     def outside() -> None:
-        again = pack(batch, LONGEST, 1, 1)
+        again = pack(batch, length, rows, 1)
         zeros = [
             {key: np.zeros_like(x.advantage_bt) for key in ("logp", "entropy")} for x in again[0]
         ]
@@ -298,51 +301,31 @@ def compared(case: str, weights: str, share: float, repeats: int) -> dict:
     norms = ours[0]["norm"], theirs[0]["norm"]
     if not math.isclose(*norms, rel_tol=1e-3):
         raise SystemExit(f"{case}: gradient norms {norms} differ")
-    conditions = {
-        "trl_micro_batch": micro,
-        "trl_sampled_processor_seconds": sampled,
-        "tokens": ours[0]["tokens"],
-        "gradient_norms": norms,
-        "load": os.getloadavg()[0],
-    }
-    figures = {}
+    about = figures.conditions(
+        trl_micro_batch=micro,
+        trl_sampled_processor_seconds=sampled,
+        share_of_trajectories=share,
+        tokens=ours[0]["tokens"],
+        gradient_norms=norms,
+        versions={name: version(name) for name in ("jax", "torch", "trl", "transformers")},
+    )
+    found = {}
     for name, key in ((case, "seconds"), (f"processor_{case}", "processor_seconds")):
         rates = [side[0]["tokens"] / min(turn[key] for turn in side) for side in (ours, theirs)]
         unit = f"tokens per {key.replace('_', ' ').removesuffix('s')}"
-        figures[name] = figure(*rates, unit, conditions)
+        found[name] = figures.rate(*rates, unit, about)
     memory = [side[-1]["bytes"] for side in (ours, theirs)]
-    figures[f"memory_{case}"] = figure(*memory, "bytes", conditions)
+    found[f"memory_{case}"] = figures.cost(*memory, "bytes", about)
     share_outside = outside / min(turn["processor_seconds"] for turn in ours)
-    figures[f"overhead_{case}"] = figure(
-        share_outside,
-        0.05,
-        "share of a step outside compiled programs; theirs is the goal",
-        conditions,
-    )
-    return figures
-
-
-def figure(ours: float, theirs: float, unit: str, conditions: dict) -> dict:
-    """One entry of the result."""
-    machine = {
-        "processors": os.cpu_count(),
-        "machine": platform.machine(),
-        "python": platform.python_version(),
-        "versions": {name: version(name) for name in ("jax", "torch", "trl", "transformers")},
-    }
-    return {
-        "ours": ours,
-        "theirs": theirs,
-        "ratio": ours / theirs,
-        "unit": unit,
-        "conditions": conditions | machine,
-    }
+    unit = "share of a step outside compiled programs; theirs is the goal"
+    found[f"overhead_{case}"] = figures.cost(share_outside, 0.05, unit, about)
+    return found
 
 
 def main() -> None:
     """Prints the figures and writes them where asked."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--json", help="file to write the figures to")
+    parser.add_argument("--json", type=pathlib.Path, help="file to write the figures to")
     parser.add_argument("--cases", nargs="+", default=CASES, choices=CASES)
     parser.add_argument("--share", type=float, default=1.0, help="of the trajectories")
     parser.add_argument("--repeats", type=int, default=1, help="timed steps of each")
@@ -352,7 +335,7 @@ def main() -> None:
     if arguments.serve:
         serve(arguments)
         return
-    figures = {}
+    found: dict[str, dict] = {}
     with tempfile.TemporaryDirectory() as folder:
         for size in SIZES:
             weights = pathlib.Path(folder, size)
@@ -360,12 +343,11 @@ def main() -> None:
             if cases:
                 write_weights(size, weights)
             for case in cases:
-                figures |= compared(case, str(weights), arguments.share, arguments.repeats)
-                print(f"{case}: {figures[case]['ratio']:.2f} x TRL", file=sys.stderr)
+                found |= compared(case, str(weights), arguments.share, arguments.repeats)
+                print(f"{case}: {found[case]['ratio']:.2f} x TRL", file=sys.stderr)
                 if arguments.json:  # after each case: an interrupted run leaves what it has
-                    text = json.dumps(figures, indent=2)
-                    pathlib.Path(arguments.json).write_text(text + "\n")
-    print(json.dumps(figures, indent=2))
+                    arguments.json.write_text(json.dumps(found))
+    figures.write(found, arguments.json)
 
 
 if __name__ == "__main__":
