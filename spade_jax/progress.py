@@ -64,7 +64,8 @@ class RunProgress:
         self._shown: Sequence[RenderableType] = ()
         self._warnings: tuple[str, ...] = ()
         terminal = self.console.is_terminal and not self.console.is_dumb_terminal
-        self._live = terminal and not self.console.quiet
+        # FORCE_COLOR, which notebooks and CI set, makes rich take any file for a terminal.
+        self._live = terminal and self.console.file.isatty() and not self.console.quiet
         self._messages = messages
         self._open = contextlib.ExitStack()
 

@@ -80,8 +80,24 @@ def test_without_a_terminal_long_phases_speak_now_and_then(clock):
     ]
 
 
+def test_wanted_colours_make_no_terminal(monkeypatch):
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    console = Console(file=io.StringIO(), width=100)
+    assert console.is_terminal
+    with progress.RunProgress("iteration", 3, console=console) as bar:
+        bar.phase("play", 10)
+        bar.advance()
+        bar.step("done")
+    assert console.file.getvalue() == "iteration 1/3  done  (0:00 left)\n"
+
+
+class Screen(io.StringIO):
+    def isatty(self):
+        return True
+
+
 def test_on_a_terminal_the_bars_name_iteration_and_phase():
-    console = Console(file=io.StringIO(), force_terminal=True, width=100)
+    console = Console(file=Screen(), force_terminal=True, width=100)
     with progress.RunProgress("iteration", 3, console=console) as bar:
         bar.phase("play", 10)
         bar.advance()
