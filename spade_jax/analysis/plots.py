@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.ticker import MaxNLocator
 
 from spade_jax.analysis.curriculum import HIGH, LOW, Spent
 from spade_jax.analysis.evaluations import Estimate
@@ -23,7 +24,8 @@ def returns(axes: Axes, metrics: Sequence[Mapping[str, Any]]) -> None:
         rows = [row for row in metrics if f"returns/{arm}" in row]
         points = [(row["iteration"], row[f"returns/{arm}"]) for row in rows]
         axes.plot(*_columns(points), "o-", color=colour, label=arm)
-    axes.set(xlabel="iteration", ylabel="mean return", ylim=(-0.02, 1.02))
+    axes.set(ylabel="mean return", ylim=(-0.02, 1.02))
+    _by_iteration(axes)
     axes.legend(loc="lower right")
 
 
@@ -60,7 +62,7 @@ def arms(axes: Axes, environments: Sequence[Mapping[str, Any]]) -> None:
     axes.tick_params(axis="y", labelsize=7)
     axes.set(xlabel="mean return")
     if paired:
-        axes.legend(loc="upper left")
+        axes.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=2)  # covers no point
 
 
 def spent_on(axes: Axes, spent: Mapping[int, Spent]) -> None:
@@ -69,7 +71,8 @@ def spent_on(axes: Axes, spent: Mapping[int, Spent]) -> None:
     uniform = [(at, shares.uniform) for at, shares in spent.items()]
     axes.plot(*_columns(learnable), "o-", color=PALETTE[2], label="learnable")
     axes.plot(*_columns(uniform), "s--", color=QUIET, label="all returns equal")
-    axes.set(xlabel="iteration", ylabel="share of plain episodes", ylim=(-0.02, 1.02))
+    axes.set(ylabel="share of plain episodes", ylim=(-0.02, 1.02))
+    _by_iteration(axes)
     axes.legend()
 
 
@@ -104,7 +107,7 @@ def places(axes: Axes, place_n2: np.ndarray, kinds: Sequence[str]) -> None:
         colour, mark = PALETTE[index % len(PALETTE)], "osD^vP"[index % 6]
         axes.scatter(*np.transpose(chosen), color=colour, marker=mark, label=kind)
     axes.set(xticks=[], yticks=[])
-    axes.legend(fontsize=7)
+    axes.legend(fontsize=7, loc="upper center", bbox_to_anchor=(0.5, 0), ncols=3)
 
 
 def lines(axes: Axes, curves: Mapping[str, Mapping[Any, Estimate]], percent: bool = False) -> None:
@@ -166,6 +169,12 @@ def instances(axes: Axes, values: Mapping[int, Sequence[float]]) -> None:
     for one in zip(*(values[at] for at in places), strict=True):
         axes.plot(places, one, color=QUIET, linewidth=0.5, alpha=0.5)
     axes.plot(places, [np.mean(values[at]) for at in places], "o-", color=PLAIN, linewidth=2)
+
+
+def _by_iteration(axes: Axes) -> None:
+    """Iterations have no halves."""
+    axes.set_xlabel("iteration")
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
 
 
 def _columns(points: Sequence[tuple[float, float]]) -> list[list[float]]:

@@ -26,6 +26,7 @@ def test_returns_of_both_arms(axes):
     plots.returns(axes, metrics)
     plain, hinted = (line.get_xydata().tolist() for line in axes.lines)
     assert plain == [[0, 0], [1, 0.25], [2, 0.5]]
+    assert all(place == round(place) for place in axes.get_xticks())
     assert hinted == [[1, 0.75]]
 
 
