@@ -50,8 +50,9 @@ def mixture(
     """:func:`experts` of every token, over the mesh of ``jax.set_mesh`` where one is set.
 
     On a mesh, tokens are gathered over the ``expert`` axis, each device applies the experts it
-    holds, and the sums are scattered back: nothing is dropped and all shapes are static. The rows
-    ``b`` must divide over data * fsdp * expert, ``t`` over context.
+    holds, and the sums are scattered back: nothing is dropped and all shapes are static. Rows ``b``
+    that do not divide over data * fsdp * expert (few, when sampling) are whole on every device, and
+    sums are added up instead. ``t`` must divide over context.
 
     Returns:
       o_btd, float32.
@@ -66,20 +67,23 @@ def mixture(
         o_nd = experts(h_nd, weight_nk, expert_nk, gate_edf, up_edf, down_efd, kernel)
         return o_nd.reshape(h_btd.shape)
 
-    if jax.sharding.get_abstract_mesh().empty:
+    mesh = jax.sharding.get_abstract_mesh()
+    if mesh.empty:
         return local(h_btd, weight_btk, expert_btk, *matrices)
+    spread = len(h_btd) % sharding.ways(mesh, "batch") == 0
 
     def ring(h_btd, weight_btk, expert_btk, *matrices):
-        gathered = [
-            jax.lax.all_gather(x, "expert", axis=0, tiled=True)
-            for x in (h_btd, weight_btk, expert_btk)
-        ]
+        tokens = h_btd, weight_btk, expert_btk
+        if spread:
+            tokens = [jax.lax.all_gather(x, "expert", axis=0, tiled=True) for x in tokens]
+        h_btd, weight_btk, expert_btk = tokens
         first = jax.lax.axis_index("expert") * matrices[0].shape[0]
-        o_btd = local(*gathered[:2], gathered[2] - first, *matrices)
-        o_btd = jax.lax.psum(o_btd, "tensor")
+        o_btd = jax.lax.psum(local(h_btd, weight_btk, expert_btk - first, *matrices), "tensor")
+        if not spread:
+            return jax.lax.psum(o_btd, "expert")
         return jax.lax.psum_scatter(o_btd, "expert", scatter_dimension=0, tiled=True)
 
-    tokens = sharding.spec("batch", "length", None)
+    tokens = sharding.spec("batch" if spread else None, "length", None)
     into, out_of = (
         PartitionSpec("expert", None, "tensor"),
         PartitionSpec("expert", "tensor", None),

@@ -16,15 +16,20 @@ import jax
 import jax.numpy as jnp
 from flax import nnx
 
+from spade_jax.models import sharding
 from spade_jax.models.transformer import Block, Transformer
 from spade_jax.sampling.native.draw import Array, Draw, draw
 
 KV = tuple[jax.Array, jax.Array]
 Pools = list[KV]  # one (k, v) a layer, each [pages, page size, kv heads, channels]
+POOL_AXES = (None, None, "kv_heads", None)
 
 
 class Weights(typing.NamedTuple):
-    """Parameters as decoding reads them: one tree a layer, since slicing stacked ones copies."""
+    """Parameters as decoding reads them: one tree a layer, since slicing stacked ones copies.
+
+    Matrices and biases are in compute dtype, to which the model would cast them at every use.
+    """
 
     outer: nnx.State
     layers: list[nnx.State]
@@ -112,19 +117,36 @@ class Forward:
         return 2 * self.layers * self.kv_heads * self.channels * self.dtype.itemsize
 
     def pools(self, pages: int) -> Pools:
-        """Empty cache."""
+        """Empty cache, on the mesh of ``jax.set_mesh`` where one is set."""
         shape = (pages, self.page_size, self.kv_heads, self.channels)
-        return [
-            (jnp.zeros(shape, self.dtype), jnp.zeros(shape, self.dtype)) for _ in range(self.layers)
-        ]
+        return [(self._zeros(shape), self._zeros(shape)) for _ in range(self.layers)]
+
+    @functools.partial(jax.jit, static_argnums=(0, 1))
+    def _zeros(self, shape: tuple[int, ...]) -> jax.Array:
+        return sharding.constrain(jnp.zeros(shape, self.dtype), *POOL_AXES)
 
     @functools.partial(jax.jit, static_argnums=0)
     def weights(self, params: typing.Any) -> Weights:
         """A copy of the parameters in the form that decoding reads."""
+        return self.cut(params)
+
+    def cut(self, params: typing.Any) -> Weights:
+        """:meth:`weights`, for a ``jit`` of the caller's own."""
         model = nnx.merge(self.graph, params)
         layers = [nnx.split(model.layer(index))[1] for index in range(self.layers)]
         outer = nnx.split(_without_layers(model))[1]
-        return Weights(jax.tree.map(jnp.copy, outer), layers)
+        cast = Weights(self._cast(outer), [self._cast(layer) for layer in layers])
+        return Weights(jax.tree.map(jnp.copy, cast.outer), cast.layers)
+
+    def _cast(self, state: nnx.State) -> nnx.State:
+        """In compute dtype, but for what the model uses in float32: norms and the router."""
+
+        def cast(path, variable):
+            if path[-1] == "router" or str(path[-1]).endswith("norm"):
+                return variable
+            return variable.replace(variable.get_value().astype(self.dtype))
+
+        return nnx.from_flat_state([(p, cast(p, v)) for p, v in nnx.to_flat_state(state)])
 
     def _model(self, weights: Weights) -> tuple[Transformer, list[Block]]:
         return (
@@ -135,7 +157,9 @@ class Forward:
     @functools.partial(jax.jit, static_argnums=0, donate_argnames="pools")
     def copy(self, pools: Pools, from_p: Array, to_p: Array) -> Pools:
         """The pools with some pages copied to others; a place past the end is nowhere."""
-        return jax.tree.map(lambda x: x.at[to_p].set(x[from_p], mode="drop"), pools)
+        return jax.tree.map(
+            lambda x: sharding.constrain(x.at[to_p].set(x[from_p], mode="drop"), *POOL_AXES), pools
+        )
 
     @functools.partial(jax.jit, static_argnums=0, donate_argnames="pools")
     def prefill(self, weights: Weights, pools: Pools, batch: Prefill) -> Pools:
@@ -147,13 +171,14 @@ class Forward:
         fresh_tt = step_t[:, None] >= step_t
 
         def forward(cached):
-            h_rtd = model.embed(batch.token_rt)
+            h_rtd = _everywhere(model.embed(batch.token_rt))
             fresh = []
             for block, old in zip(blocks, cached, strict=True):
                 q_rthc, k, v = block.qkv(h_rtd, position_rt)
                 fresh.append((k.swapaxes(1, 2), v.swapaxes(1, 2)))
                 o_rthc = _attend(q_rthc, old, batch.start_r, fresh[-1], fresh_tt)
-                h_rtd = block.feed_forward(block.attention_output(h_rtd, o_rthc), valid_rt)
+                h_rtd = _everywhere(block.attention_output(h_rtd, o_rthc))
+                h_rtd = _everywhere(block.feed_forward(h_rtd, valid_rt))
             return fresh
 
         def nothing(_):
@@ -184,7 +209,7 @@ class Forward:
         def step(carry):
             s, token_b, live_b, count_b, fresh, token_bs, logp_bs = carry
             position_b1 = (batch.start_b + s)[:, None]
-            h_b1d = model.embed(token_b[:, None])
+            h_b1d = _everywhere(model.embed(token_b[:, None]))
             seen_1s = (jnp.arange(steps) <= s)[None]
             written = []
             for block, old, new in zip(blocks, cached, fresh, strict=True):
@@ -194,8 +219,8 @@ class Forward:
                 )
                 written.append(new)
                 o_b1hc = _attend(q_b1hc, old, batch.start_b, new, seen_1s)
-                h_b1d = block.attention_output(h_b1d, o_b1hc)
-                h_b1d = block.feed_forward(h_b1d, live_b[:, None])
+                h_b1d = _everywhere(block.attention_output(h_b1d, o_b1hc))
+                h_b1d = _everywhere(block.feed_forward(h_b1d, live_b[:, None]))
             h_bd = model.final_norm(h_b1d)[:, 0]
             logit_bv = jnp.einsum(
                 "bd,vd->bv", h_bd, head_vd.astype(h_bd.dtype), preferred_element_type=jnp.float32
@@ -229,6 +254,11 @@ def _without_layers(model: Transformer) -> Transformer:
     return model
 
 
+def _everywhere(h_btd: jax.Array) -> jax.Array:
+    """Hidden states whole on every device: their rows are too few to split."""
+    return sharding.constrain(h_btd, None, None, None)
+
+
 def _put(x: jax.Array, new: jax.Array, step: jax.Array, axis: int) -> jax.Array:
     return jax.lax.dynamic_update_slice_in_dim(x, new, step, axis)
 
@@ -240,7 +270,8 @@ def _gather(pool: KV, page_bp: Array) -> KV:
     def get(x):
         _, size, kv_heads, channels = x.shape
         paged = x[page_bp].transpose(0, 3, 1, 2, 4)
-        return paged.reshape(rows, kv_heads, pages * size, channels)
+        paged = paged.reshape(rows, kv_heads, pages * size, channels)
+        return sharding.constrain(paged, None, "kv_heads", None, None)
 
     return get(pool[0]), get(pool[1])
 
@@ -250,7 +281,8 @@ def _scatter(pool: KV, fresh: KV, write_bs: Array) -> KV:
 
     def put(x, new):
         flat = x.reshape(-1, *x.shape[2:])
-        return flat.at[write_bs].set(new.swapaxes(1, 2), mode="drop").reshape(x.shape)
+        flat = flat.at[write_bs].set(new.swapaxes(1, 2), mode="drop")
+        return sharding.constrain(flat.reshape(x.shape), *POOL_AXES)
 
     return put(pool[0], fresh[0]), put(pool[1], fresh[1])
 
