@@ -61,7 +61,8 @@ def compile_sampler(
             f"{topology}: no group of its {len(devices) // per_host} hosts holds the weights "
             f"({group.weights / 1e9:.1f} GB a device), the learner at rest "
             f"({resting / 1e9:.1f} GB) and a cache for one context: {group.short / 1e9:.1f} GB a "
-            f"device are missing on {group.hosts} hosts; take a larger slice, or lower sampler.context"
+            f"device are missing on {group.hosts} hosts; take a larger slice, or lower "
+            "sampler.context"
         )
     sampler = dataclasses.replace(settings.sampler, cache_mb=group.cache_mb)
     settings = dataclasses.replace(settings, sampler=sampler)
@@ -102,7 +103,12 @@ def compile_sampler(
         "hbm_bytes": chip.hbm,
         "hbm_fraction": max(kinds["total"] for kinds in held.values()) / chip.hbm,
         "ceiling_tokens_per_second": ceiling(
-            settings, model, chip, group, in_flight, programs.token_bytes
+            settings,
+            model,
+            chip,
+            group,
+            in_flight,
+            memory.token_bytes(model, settings, group.tensor),
         ),
         "decode_seconds": times,
         "decode_tokens_per_second": drawn / sum(times.values()),
@@ -128,11 +134,12 @@ def smallest(
             continue
         held = memory.sampler_bytes(model, settings, tensor, expert)
         room = int(FULL * chip.hbm) - resting - held["weights"]
-        # A call gathers at most the whole cache once more.
-        cache_mb = min(settings.sampler.cache_mb, max(room, 0) * tensor // 2 // 2**20)
+        token = memory.token_bytes(model, settings, tensor)
         context = -(-settings.sampler.context // memory.PAGE_SIZE) * memory.PAGE_SIZE
-        need = 2 * context * memory.token_bytes(model, settings.model) // tensor
-        short = max(0, need - room)
+        short = max(0, 2 * context * token - room)  # a call gathers at most as much again
+        tokens = max(room, 0) // (2 * token)
+        cache_mb = tokens * memory.token_bytes(model, settings) // 2**20
+        cache_mb = min(settings.sampler.cache_mb, cache_mb)
         tried.append(Group(count, tensor, expert, held["weights"], cache_mb, short))
         if not short:
             return tried[-1]
@@ -153,12 +160,7 @@ def learner_at_rest(settings: config_lib.Config, model: ModelConfig) -> int:
 
 
 def ceiling(
-    settings: config_lib.Config,
-    model: ModelConfig,
-    chip: Chip,
-    group: Group,
-    rows: int,
-    token_bytes: int,
+    settings: config_lib.Config, model: ModelConfig, chip: Chip, group: Group, rows: int
 ) -> float:
     """Tokens a second of a replica if all it does is read: each step reads the weights that it
     uses once, and the keys and values of ``rows`` sequences of half a context each."""
@@ -168,7 +170,8 @@ def ceiling(
     )
     if not model.tied:  # of the table of embeddings a row a token
         unread += model.vocabulary * model.hidden * width / group.tensor
-    cached = rows * settings.sampler.context / 2 * token_bytes / group.tensor
+    token = memory.token_bytes(model, settings, group.tensor)
+    cached = rows * settings.sampler.context / 2 * token
     return rows * chip.hbm_bandwidth / (group.weights - unread + cached)
 
 

@@ -284,6 +284,11 @@ class Sampler:
     )
     prefill_chunk: int = setting(128, "prompt tokens of one prefill step and sequence")
     decode_steps: int = setting(16, "tokens decoded on the device between looks at the host")
+    replay_experts: bool = setting(
+        False,
+        "record the experts that each token is given, and have the learner give it the same, "
+        "weighed by its own router (native, models with experts)",
+    )
     updates: str = setting(
         "finish",
         "requests in flight when new weights come: 'finish' on the old ones, or 'continue' on the "

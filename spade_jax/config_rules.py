@@ -190,6 +190,11 @@ def _check_sampler(sampler: Any) -> None:
         f"{sampler.hosts_per_replica}: the native sampler does not span hosts; a model that one "
         "does not hold is sampled by servers (sampler.kind = 'sglang')",
     )
+    _require(
+        sampler.kind == "native" or not sampler.replay_experts,
+        "sampler.replay_experts",
+        "servers do not say which experts they chose: it needs sampler.kind = 'native'",
+    )
     if sampler.kind == "sglang":
         _require(bool(sampler.urls), "sampler.urls", "must be set for sampler.kind = 'sglang'")
 

@@ -26,13 +26,25 @@ _GMM_TILE = 128
 
 
 def route(
-    h_btd: jax.Array, router_de: jax.Array, experts_per_token: int, renormalise: bool
+    h_btd: jax.Array,
+    router_de: jax.Array,
+    experts_per_token: int,
+    renormalise: bool,
+    replayed_btk: jax.Array | None = None,
 ) -> tuple[jax.Array, jax.Array]:
-    """Weights float32 [b, t, k] and ids int32 [b, t, k] of the experts of each token."""
+    """Weights float32 [b, t, k] and ids int32 [b, t, k] of the experts of each token.
+
+    Args:
+      replayed_btk: ids to take instead of the likeliest, any integer dtype; -1 = the likeliest.
+    """
     logit_bte = jnp.matmul(
         h_btd.astype(jnp.float32), router_de.astype(jnp.float32), precision="highest"
     )
-    weight_btk, expert_btk = jax.lax.top_k(jax.nn.softmax(logit_bte), experts_per_token)
+    prob_bte = jax.nn.softmax(logit_bte)
+    weight_btk, expert_btk = jax.lax.top_k(prob_bte, experts_per_token)
+    if replayed_btk is not None:
+        expert_btk = jnp.where(replayed_btk < 0, expert_btk, replayed_btk.astype(jnp.int32))
+        weight_btk = jnp.take_along_axis(prob_bte, expert_btk, axis=-1)
     if renormalise:
         weight_btk /= weight_btk.sum(-1, keepdims=True)
     return weight_btk, expert_btk

@@ -1,9 +1,9 @@
 """What the native sampler holds on each of its devices, before there is one."""
 
 import math
+from typing import Any
 
 import jax
-import jax.numpy as jnp
 from flax import nnx
 
 from spade_jax import config as settings_
@@ -30,21 +30,23 @@ def sampler_bytes(
       ``weights``: the copy in decoding form; ``cache``: keys and values, which stay between calls;
       ``gathered``: at most what a call takes beside them.
     """
-    graph, params = nnx.split(abstract(model, settings.model))
-    forward = Forward.of(graph, params, PAGE_SIZE)
+    forward, params = _forward(model, settings)
     weights = jax.eval_shape(forward.cut, params)
-    over = replica.abstract_mesh(tensor, expert)
-    held = 0
-    for leaf, where in zip(
-        *map(jax.tree.leaves, (weights, replica.placed(weights, over))), strict=True
-    ):
-        held += math.prod(where.shard_shape(leaf.shape)) * leaf.dtype.itemsize
-    token = token_bytes(model, settings.model)
-    cache = cache_pages(settings.sampler, token) * PAGE_SIZE * token // tensor
+    where = replica.placed(weights, replica.abstract_mesh(tensor, expert))
+    held = sum(
+        math.prod(place.shard_shape(leaf.shape)) * leaf.dtype.itemsize
+        for leaf, place in zip(jax.tree.leaves(weights), jax.tree.leaves(where), strict=True)
+    )
+    pages = cache_pages(settings.sampler, forward.token_bytes())
+    cache = pages * PAGE_SIZE * forward.token_bytes(tensor)
     return {"weights": held, "cache": cache, "gathered": cache}
 
 
-def token_bytes(model: ModelConfig, settings: settings_.Model) -> int:
-    """Bytes of cache that one position takes on all devices."""
-    width = jnp.dtype(settings.compute_dtype).itemsize
-    return 2 * model.layers * model.kv_heads * model.head_dim * width
+def token_bytes(model: ModelConfig, settings: settings_.Config, tensor: int = 1) -> int:
+    """Bytes of cache that one position takes on each device of such a replica."""
+    return _forward(model, settings)[0].token_bytes(tensor)
+
+
+def _forward(model: ModelConfig, settings: settings_.Config) -> tuple[Forward, Any]:
+    graph, params = nnx.split(abstract(model, settings.model))
+    return Forward.of(graph, params, PAGE_SIZE, settings.sampler.replay_experts), params

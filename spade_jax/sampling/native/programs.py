@@ -28,7 +28,6 @@ class Programs:
       decode: ``sampler.slots`` rows, as long as they go together.
       rows, lengths: of each, by its name: sequences, and cached tokens of each.
       cache_tokens: what the cache holds.
-      token_bytes: of one of them, on all devices.
     """
 
     prefill: jax.stages.Lowered
@@ -36,7 +35,6 @@ class Programs:
     rows: dict[str, int]
     lengths: dict[str, int]
     cache_tokens: int
-    token_bytes: int
 
     @classmethod
     def lower(cls, config: ModelConfig, settings: settings_.Config, mesh: Mesh) -> "Programs":
@@ -47,7 +45,7 @@ class Programs:
         """
         sampler = settings.sampler
         graph, params = nnx.split(abstract(config, settings.model))
-        forward = Forward.of(graph, params, PAGE_SIZE)
+        forward = Forward.of(graph, params, PAGE_SIZE, sampler.replay_experts)
         pages = cache_pages(sampler, forward.token_bytes())
         shapes = Shapes.choose(
             sampler.slots, sampler.prefill_chunk, sampler.context, PAGE_SIZE, pages
@@ -55,7 +53,7 @@ class Programs:
         weights = jax.eval_shape(forward.cut, params)
         weights = jax.tree.map(_on, weights, replica.placed(weights, mesh))
         pools = jax.tree.map(
-            lambda x: _on(x, replica.pool_sharding(mesh)),
+            lambda x: _on(x, replica.pool_sharding(mesh, x.ndim)),
             jax.eval_shape(lambda: forward.pools(pages)),
         )
         last = shapes.pages[-1]
@@ -72,7 +70,6 @@ class Programs:
             {"prefill": long[0], "decode": wide[0]},
             {"prefill": last * PAGE_SIZE, "decode": wide[1] * PAGE_SIZE},
             pages * PAGE_SIZE,
-            forward.token_bytes(),
         )
 
 

@@ -135,9 +135,10 @@ def placed(weights: Any, mesh: Mesh | AbstractMesh) -> Any:
     return jax.tree.map(place, weights, is_leaf=lambda x: isinstance(x, nnx.Variable))
 
 
-def pool_sharding(mesh: Mesh) -> NamedSharding:
-    """Of every array of the cache."""
-    return NamedSharding(mesh, sharding.spec(*POOL_AXES))
+def pool_sharding(mesh: Mesh, axes: int) -> NamedSharding:
+    """Of an array of the cache with so many axes."""
+    keys = axes == len(POOL_AXES)  # or values; ids of experts are whole
+    return NamedSharding(mesh, sharding.spec(*(POOL_AXES if keys else [None] * axes)))
 
 
 def whole_on(params: Any, device: jax.Device) -> Any:

@@ -24,6 +24,7 @@ from flax import nnx
 
 from spade_jax import config as settings_
 from spade_jax.models.transformer import Transformer
+from spade_jax.sampling import experts
 from spade_jax.sampling.interface import Completion, Request, SamplingParams
 from spade_jax.sampling.native import batches, memory
 from spade_jax.sampling.native.batches import MAX_STOP_IDS
@@ -58,7 +59,7 @@ class NativeSampler:
         graphdef, params = nnx.split(model)
         devices = jax.local_devices()[: None if settings.hosts_per_replica else 1]
         self._replica = Replica.of(model.config, devices)
-        self._forward = Forward.of(graphdef, params, PAGE_SIZE)
+        self._forward = Forward.of(graphdef, params, PAGE_SIZE, settings.replay_experts)
         self._vocabulary, self._context = model.config.vocabulary, settings.context
         pages = memory.cache_pages(settings, self._forward.token_bytes())
         if pages * PAGE_SIZE < settings.context:
@@ -150,10 +151,18 @@ class NativeSampler:
                 self._run_prefill(PrefillPlan([], [], *shape))
             for rows, pages in shapes.decodes():
                 self._run_decode(DecodePlan([], rows, pages))
+            if self._forward.recorded:
+                for pages in shapes.pages:
+                    self._forward.experts(self._pools, np.zeros(pages, np.int32))
 
     def compiled(self) -> int:
         """Programs compiled so far, in this process."""
-        programs: list[typing.Any] = [Forward.copy, Forward.prefill, Forward.decode]
+        programs: list[typing.Any] = [
+            Forward.copy,
+            Forward.prefill,
+            Forward.decode,
+            Forward.experts,
+        ]
         return sum(program._cache_size() for program in programs)
 
     async def _drive(self) -> None:
@@ -211,10 +220,21 @@ class NativeSampler:
                     reason,
                     sequence.versions[-1],
                     versions=sequence.versions,
+                    experts=self._experts(sequence) if self._forward.recorded else "",
                 )
             )
             self._scheduler.finish(sequence)
             del self._answers[sequence]
+
+    def _experts(self, sequence: Sequence) -> str:
+        """Of the tokens that are cached: all but the last."""
+        pages = self._scheduler.shapes.length(sequence.cached, PAGE_SIZE)
+        page_p = np.zeros(pages, np.int32)
+        used = sequence.pages[:pages]
+        page_p[: len(used)] = used
+        with self._device, self._replica.entered():
+            expert_tlk = np.asarray(self._forward.experts(self._pools, page_p))
+        return experts.encode(expert_tlk[: sequence.cached])
 
     def _run(self, plan: CopyPlan | PrefillPlan | DecodePlan) -> None:
         with self._device, self._replica.entered():

@@ -102,7 +102,9 @@ def start(script, *arguments, **streams):
             **os.environ,
             "JAX_PLATFORMS": "cpu",
             "PYTHONPATH": os.pathsep.join(sys.path),
-            "XLA_FLAGS": "--xla_backend_optimization_level=0",  # compiles faster
+            "XLA_FLAGS": "--xla_backend_optimization_level=0"  # compiles faster
+            # As on a TPU: what needs least memory comes first.
+            " --xla_cpu_enable_concurrency_optimized_scheduler=false",
         },
         text=True,
         **streams,
@@ -127,6 +129,7 @@ def test_eight_devices_sample_what_one_does():
         assert drawn[0][0] != drawn[3][0]  # the new weights say something else
 
 
+@pytest.mark.slow
 def test_each_host_gets_its_copy_by_one_collective(tmp_path):
     """Two processes of four devices: bit-equal, and little beside the copy is ever there."""
     with socket.socket() as probe:
@@ -146,7 +149,7 @@ def test_each_host_gets_its_copy_by_one_collective(tmp_path):
             assert result["local"], result
             assert (result["shapes"]["expert"], result["shapes"]["tensor"]) == (2, 2)
             assert result["share"] < 0.35, result  # experts a quarter, attention a half
-            assert result["extra"] < 3 * result["layer"], result
+            assert result["extra"] < result["layer"] / 2, result
 
 
 def test_heads_are_split_first_and_experts_take_the_rest():
