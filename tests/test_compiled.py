@@ -19,6 +19,7 @@ from spade_jax import compile_table, config
 ROOT = Path(__file__).parents[1]
 GAMES = runpy.run_path(str(ROOT / "configs" / "games.py"))
 FILES = sorted((ROOT / "tests" / "compiled").glob("*.json"))
+SAMPLERS = sorted((ROOT / "tests" / "compiled" / "sampler").glob("*.json"))
 
 
 def named(file):
@@ -64,15 +65,46 @@ def test_the_page_shows_them():
     assert compile_table.markdown(compile_table.read([ROOT / "tests" / "compiled"])) in page
 
 
-@pytest.mark.slow
-def test_compiled_again_they_are_the_same(compiled, tmp_path):
-    """Collective bytes within 5 %, memory within 2 %."""
-    file, values = compiled
-    variant, topology = named(file)
+@pytest.fixture(params=SAMPLERS, ids=lambda file: file.stem)
+def sampler(request):
+    return request.param, json.loads(request.param.read_text())
+
+
+def test_every_size_is_sampled_somewhere():
+    assert {file.stem.split("-")[0] for file in SAMPLERS} == set(GAMES["SLICES"])
+
+
+def test_samplers_are_of_the_configs_as_they_are(sampler):
+    file, values = sampler
+    size, chip, shape = file.stem.split("-")
+    wanted = config.from_config_dict(GAMES["get_config"](size))
+    assert values["model"] == wanted.model.source
+    assert values["topology"] == f"{chip}:{shape}"
+    assert values["slots"] == wanted.sampler.slots
+    assert values["cache_mb"] <= wanted.sampler.cache_mb
+    assert values["cache_tokens"] >= wanted.sampler.context
+
+
+def test_samplers_budgets(sampler):
+    _, values = sampler
+    assert values["hbm_fraction"] <= 1
+    for kinds in values["memory_bytes"].values():
+        assert kinds["outputs"] <= 0.01 * kinds["arguments"]
+    assert values["decode_tokens_per_second"] > 0
+
+
+def test_the_page_shows_the_samplers():
+    page = (ROOT / "docs" / "compile.md").read_text()
+    folder = ROOT / "tests" / "compiled" / "sampler"
+    assert compile_table.markdown_sampler(compile_table.read([folder])) in page
+
+
+def compile_again(variant, topology, folder, *flags):
+    """Figures of the compiler, run now."""
     done = subprocess.run(
         [
-            *(sys.executable, "-m", "spade_jax.compile", f"--topology={topology}"),
-            *(f"--config={ROOT}/configs/games.py:{variant}", f"--json={tmp_path}/again.json"),
+            *(sys.executable, "-m", "spade_jax.compile", f"--topology={topology}", *flags),
+            *(f"--config={ROOT}/configs/games.py:{variant}", f"--json={folder}/again.json"),
         ],
         capture_output=True,
         text=True,
@@ -81,6 +113,23 @@ def test_compiled_again_they_are_the_same(compiled, tmp_path):
     )
     assert done.returncode == 0, done.stdout + done.stderr[-3000:]
     assert "nvoluntary full rematerialization" not in done.stderr
-    again = json.loads((tmp_path / "again.json").read_text())
+    return json.loads((folder / "again.json").read_text())
+
+
+@pytest.mark.slow
+def test_samplers_compiled_again_are_the_same(sampler, tmp_path):
+    """Collective bytes within 5 %, memory within 2 %."""
+    file, values = sampler
+    again = compile_again(file.stem.split("-")[0], values["topology"], tmp_path, "--sampler")
+    assert again["collective_bytes"] == pytest.approx(values["collective_bytes"], rel=0.05)
+    assert again["hbm_fraction"] == pytest.approx(values["hbm_fraction"], rel=0.02)
+
+
+@pytest.mark.slow
+def test_compiled_again_they_are_the_same(compiled, tmp_path):
+    """Collective bytes within 5 %, memory within 2 %."""
+    file, values = compiled
+    variant, topology = named(file)
+    again = compile_again(variant, topology, tmp_path)
     assert again["collective_bytes"] == pytest.approx(values["collective_bytes"], rel=0.05)
     assert again["hbm_fraction"] == pytest.approx(values["hbm_fraction"], rel=0.02)
