@@ -22,7 +22,7 @@ def show(figures: dict[str, Any], console: Console) -> None:
         table.add_row(f"GiB a device: {name}", parts)
     table.add_row("share of HBM", f"{figures['hbm_fraction']:.1%}, in {figures['largest_program']}")
     parts = ", ".join(f"{kind} {size / GIB:.2f}" for kind, size in figures["sampler_bytes"].items())
-    table.add_row("GiB on the first device: sampler", parts)
+    table.add_row("GiB a device that samples: sampler", parts)
     table.add_row("share of HBM with it", f"{figures['hbm_fraction_with_sampler']:.1%}")
     for kind, size in figures["collective_bytes"].items():
         table.add_row(f"GiB a device: {kind}", f"{size / GIB:.3f}")
