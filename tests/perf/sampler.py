@@ -14,6 +14,7 @@ import asyncio
 import concurrent.futures
 import json
 import pathlib
+import signal
 import sys
 import tempfile
 import time
@@ -311,6 +312,7 @@ def main() -> None:
     parser.add_argument("--sizes", nargs="+", default=SIZES, choices=SIZES)
     parser.add_argument("--sglang", action="store_true", help="beside a real SGLang server too")
     arguments = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # not without the server
     made: dict[str, dict] = {}
     for size in arguments.sizes:
         for name, figure in compare(size, arguments.share, arguments.sglang):
