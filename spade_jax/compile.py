@@ -43,6 +43,9 @@ _LENGTH = flags.DEFINE_integer("sequence-length", None, "tokens of a row; else l
 _SAMPLER = flags.DEFINE_bool(
     "sampler", False, "compile the native sampler's programs instead of the learner's"
 )
+_PLAN = flags.DEFINE_multi_string(
+    "plan", [], "compile nothing; print what sampling would take on these topologies, as Markdown"
+)
 _TABLE = flags.DEFINE_multi_string(
     "table", [], "compile nothing; print these files of --json, or folders of such, as Markdown"
 )
@@ -214,20 +217,18 @@ def main(argv: list[str]) -> None:
     del argv
     console = Console()
     if _TABLE.value:
-        every = compile_table.read(_TABLE.value)
-        samplers = [figures for figures in every if "hosts_per_replica" in figures]
-        steps = [figures for figures in every if figures not in samplers]
-        if steps:
-            print(compile_table.markdown(steps))
-        if samplers:
-            print(compile_table.markdown_sampler(samplers))
+        print(compile_table.markdown(compile_table.read(_TABLE.value)))
         return
     try:
         if _CONFIG.value is None:
             raise aot.CompileError("--config is missing; name a file of configs/")
         settings = config_lib.from_config_dict(_CONFIG.value)
+        model = model_config(settings.model)
+        if _PLAN.value:
+            plans = [compile_sampler.plan(settings, model, topology) for topology in _PLAN.value]
+            print(compile_table.markdown_plans(plans))
+            return
         if _SAMPLER.value:
-            model = model_config(settings.model)
             figures = compile_sampler.compile_sampler(settings, model, _TOPOLOGY.value)
         else:
             settings = in_rows(settings, _LENGTH.value, _TOKENS.value)

@@ -6,6 +6,7 @@ least, beside what the learner keeps there while it waits.
 
 import dataclasses
 import math
+import re
 import time
 from typing import Any
 
@@ -15,13 +16,15 @@ from flax import nnx
 
 from spade_jax import aot
 from spade_jax import config as config_lib
-from spade_jax.chips import Chip
+from spade_jax.chips import CHIPS, Chip
 from spade_jax.hlo import Program
 from spade_jax.models.config import ModelConfig, ModelError
 from spade_jax.models.transformer import abstract
 from spade_jax.sampling.native import memory, replica
 from spade_jax.sampling.native.programs import Programs
 
+HOST_CHIPS = 4
+"""Chips of one host in a slice of several, as libtpu has them for v5e, v5p and v6e."""
 FULL = 0.85
 """Share of the memory that the estimate fills with cache; the rest is for the calls themselves."""
 
@@ -31,6 +34,7 @@ class Group:
     """Hosts that sample as one; all bytes are a device's.
 
     Attributes:
+      resting: of the learner, while it waits.
       cache_mb: of the cache, on all devices: as configured, or what fits if that is less.
       short: bytes that are missing for one context; 0 if it fits.
     """
@@ -39,6 +43,7 @@ class Group:
     tensor: int
     expert: int
     weights: int
+    resting: int
     cache_mb: int
     short: int
 
@@ -54,15 +59,15 @@ def compile_sampler(
     chip, devices = aot.devices(topology)
     devices = sorted(devices, key=lambda device: device.process_index)
     per_host = sum(device.process_index == devices[0].process_index for device in devices)
-    resting = learner_at_rest(settings, model) // len(devices)
-    group = smallest(settings, model, chip, per_host, len(devices) // per_host, resting)
+    if per_host != min(HOST_CHIPS, len(devices)):
+        raise aot.CompileError(f"{topology}: {per_host} chips a host, not {HOST_CHIPS}")
+    group = planned(settings, model, topology)
     if group.short:
         raise aot.CompileError(
-            f"{topology}: no group of its {len(devices) // per_host} hosts holds the weights "
-            f"({group.weights / 1e9:.1f} GB a device), the learner at rest "
-            f"({resting / 1e9:.1f} GB) and a cache for one context: {group.short / 1e9:.1f} GB a "
-            f"device are missing on {group.hosts} hosts; take a larger slice, or lower "
-            "sampler.context"
+            f"{topology}: no group of its hosts holds the weights ({group.weights / 1e9:.1f} GB a "
+            f"device), the learner at rest ({group.resting / 1e9:.1f} GB) and a cache for one "
+            f"context: {group.short / 1e9:.1f} GB a device are missing on {group.hosts} hosts; "
+            "take a larger slice, or lower sampler.context"
         )
     sampler = dataclasses.replace(settings.sampler, cache_mb=group.cache_mb)
     settings = dataclasses.replace(settings, sampler=sampler)
@@ -73,7 +78,7 @@ def compile_sampler(
         start = time.perf_counter()
         program = aot.compiled(getattr(programs, name), name, "lower sampler.cache_mb or slots")
         seconds[name] = time.perf_counter() - start
-        held[name] = aot.memory(program, resting)
+        held[name] = aot.memory(program, group.resting)
         parsed[name] = Program.parse(program.as_text() or "")
     cost = parsed["decode"].cost(sampler.decode_steps)
     drawn = programs.rows["decode"] * sampler.decode_steps
@@ -86,23 +91,12 @@ def compile_sampler(
     if cost.kernels:  # grouped matmuls of a few rows wait for the weights alone
         read = experts * _expert_bytes(model, settings) / mesh.size
         times["kernels"] = sampler.decode_steps * read / chip.hbm_bandwidth
-    in_flight = min(sampler.slots, programs.cache_tokens // (sampler.context // 2))
-    return {
-        "model": settings.model.source,
-        "topology": topology,
-        "hosts_per_replica": group.hosts,
-        "mesh": {"tensor": group.tensor, "expert": group.expert},
-        "slots": sampler.slots,
-        "cache_mb": group.cache_mb,
-        "cache_tokens": programs.cache_tokens,
-        "sequences_in_flight": in_flight,
-        "tokens_in_flight": in_flight * sampler.context // 2,
+    return plan(settings, model, topology) | {
         "rows": programs.rows,
         "lengths": programs.lengths,
         "memory_bytes": held,
         "hbm_bytes": chip.hbm,
         "hbm_fraction": max(kinds["total"] for kinds in held.values()) / chip.hbm,
-        "ceiling_tokens_per_second": ceiling(settings, model, chip, group, in_flight),
         "decode_seconds": times,
         "decode_tokens_per_second": drawn / sum(times.values()),
         "collective_bytes": dict(cost.bytes),
@@ -110,19 +104,47 @@ def compile_sampler(
     }
 
 
-def smallest(
-    settings: config_lib.Config,
-    model: ModelConfig,
-    chip: Chip,
-    per_host: int,
-    hosts: int,
-    resting: int,
-) -> Group:
-    """The smallest group that fits, of 1, 2, 4 … ``hosts``; else the one that lacks least."""
+def plan(settings: config_lib.Config, model: ModelConfig, topology: str) -> dict[str, Any]:
+    """What is known of sampling on a topology before anything is compiled; needs no libtpu."""
+    group, chip, sampler = planned(settings, model, topology), _chip(topology)[0], settings.sampler
+    figures = {
+        "model": settings.model.source,
+        "topology": topology,
+        "hosts_per_replica": group.hosts,
+        "mesh": {"tensor": group.tensor, "expert": group.expert},
+        "weights_bytes": group.weights,
+        "resting_bytes": group.resting,
+        "short_bytes": group.short,
+    }
+    if group.short:
+        return figures
+    held = dataclasses.replace(sampler, cache_mb=group.cache_mb)
+    pages = memory.cache_pages(held, memory.token_bytes(model, settings))
+    tokens = pages * memory.PAGE_SIZE
+    in_flight = min(sampler.slots, tokens // (sampler.context // 2))
+    return figures | {
+        "slots": sampler.slots,
+        "cache_mb": group.cache_mb,
+        "cache_tokens": tokens,
+        "sequences_in_flight": in_flight,
+        "tokens_in_flight": in_flight * sampler.context // 2,
+        "ceiling_tokens_per_second": ceiling(settings, model, chip, group, in_flight),
+    }
+
+
+def planned(settings: config_lib.Config, model: ModelConfig, topology: str) -> Group:
+    """The smallest group that fits, of 1, 2, 4 … hosts; else the one that lacks least.
+
+    Raises:
+      CompileError: an unknown topology, or a model that divides over no group.
+    """
+    chip, count = _chip(topology)
+    per_host = min(HOST_CHIPS, count)
+    hosts, resting = count // per_host, learner_at_rest(settings, model) // count
     tried: list[Group] = []
-    for count in (1 << power for power in range(hosts.bit_length())):
+    for together in (1 << power for power in range(hosts.bit_length())):
         try:
-            tensor, expert = replica.layout(model, count * per_host)
+            tensor, expert = replica.layout(model, together * per_host)
         except ModelError:
             continue
         held = memory.sampler_bytes(model, settings, tensor, expert)
@@ -133,7 +155,7 @@ def smallest(
         tokens = max(room, 0) // (2 * token)
         cache_mb = tokens * memory.token_bytes(model, settings) // 2**20
         cache_mb = min(settings.sampler.cache_mb, cache_mb)
-        tried.append(Group(count, tensor, expert, held["weights"], cache_mb, short))
+        tried.append(Group(together, tensor, expert, held["weights"], resting, cache_mb, short))
         if not short:
             return tried[-1]
     if not tried:
@@ -183,3 +205,13 @@ def _expert_bytes(model: ModelConfig, settings: config_lib.Config) -> float:
 
 def _leaves(model: ModelConfig, settings: config_lib.Config) -> list[Any]:
     return jax.tree.leaves(nnx.state(abstract(model, settings.model)))
+
+
+def _chip(topology: str) -> tuple[Chip, int]:
+    """Kind and number of the chips of ``v5p:2x2x2``."""
+    kind, _, shape = topology.partition(":")
+    if kind not in CHIPS or not re.fullmatch(r"\d+(x\d+)*", shape):
+        raise aot.CompileError(
+            f"{topology!r} is no topology of {', '.join(CHIPS)}; write v5p:2x2x2"
+        )
+    return CHIPS[kind], math.prod(map(int, shape.split("x")))

@@ -65,27 +65,30 @@ def read(paths: Iterable[str | Path]) -> list[dict[str, Any]]:
     return [json.loads(file.read_text(encoding="utf-8")) for file in files]
 
 
-def markdown_sampler(samplers: Iterable[dict[str, Any]]) -> str:
-    """One row a sampler; each figure is of a replica, memory of a device."""
+def markdown_plans(plans: Iterable[dict[str, Any]]) -> str:
+    """One row a plan of sampling; each figure is of a replica, GB of a device."""
     heads = (
-        "model", "topology", "hosts", "split", "GiB a device", "of HBM", "cache, tokens",
-        "in flight: sequences, tokens", "tokens/s at most", "rows x length: tokens/s",
+        "model", "topology", "hosts", "split", "GB of weights", "learner at rest",
+        "cache, tokens", "in flight: sequences, tokens", "tokens/s at most",
     )  # fmt: skip
     lines = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
-    for one in samplers:
-        cells = (
+    for one in plans:
+        cells = [
             one["model"].rpartition("/")[2],
             one["topology"],
             str(one["hosts_per_replica"]),
             ", ".join(f"{axis} {size}" for axis, size in one["mesh"].items() if size > 1),
-            f"{max(kinds['total'] for kinds in one['memory_bytes'].values()) / GIB:.1f}",
-            f"{one['hbm_fraction']:.0%}",
-            f"{one['cache_tokens']:,}",
-            f"{one['sequences_in_flight']}, {one['tokens_in_flight']:,}",
-            f"{one['ceiling_tokens_per_second']:,.0f}",
-            f"{one['rows']['decode']} x {one['lengths']['decode']:,}: "
-            f"{one['decode_tokens_per_second']:,.0f}",
-        )
+            f"{one['weights_bytes'] / 1e9:.1f}",
+            f"{one['resting_bytes'] / 1e9:.1f}",
+        ]
+        if one["short_bytes"]:
+            cells += [f"does not fit: {one['short_bytes'] / 1e9:.1f} GB short", "", ""]
+        else:
+            cells += [
+                f"{one['cache_tokens']:,}",
+                f"{one['sequences_in_flight']}, {one['tokens_in_flight']:,}",
+                f"{one['ceiling_tokens_per_second']:,.0f}",
+            ]
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)
 

@@ -79,15 +79,16 @@ def test_the_sampler_compiles_without_a_device(sampler):
     # Embedding and head over tensor; attention too; experts over both; norms and router whole.
     weights = 2 * (2 * 1920 * 256 / 2 + 2 * (256 * 128 * 12 / 2 + 8 * 3 * 256 * 256 / 4))
     cache = values["cache_tokens"] * token / 2
+    decode = values["memory_bytes"]["decode"]
+    assert decode["arguments"] == pytest.approx(weights + cache, rel=0.02)
     for kinds in values["memory_bytes"].values():
-        assert kinds["arguments"] == pytest.approx(weights + cache, rel=0.02)
         assert kinds["outputs"] < 0.01 * kinds["arguments"]  # the cache is written in place
         assert kinds["resident"] > 0  # the learner, at rest
     assert f"{values['ceiling_tokens_per_second']:,.0f}" in done.stdout
     assert "nvoluntary full rematerialization" not in done.stderr
     assert values["decode_tokens_per_second"] > 0
     assert "all-reduce" in values["collective_bytes"]
-    assert len(compile_table.markdown_sampler([values]).splitlines()) == 3
+    assert len(compile_table.markdown_plans([values]).splitlines()) == 3
 
 
 def test_the_ceiling_is_what_reading_takes(sampler):
@@ -100,13 +101,6 @@ def test_the_ceiling_is_what_reading_takes(sampler):
     read = 2 * (head + 2 * (attention + in_use)) + 4 * (norms + 2 * 256 * 8)
     read += values["tokens_in_flight"] * 2 * 2 * 2 * 128 * 2 / 2
     assert values["ceiling_tokens_per_second"] == pytest.approx(4 * 8.1e11 / read, rel=0.01)
-
-
-def test_what_no_group_of_hosts_holds_is_refused_with_what_is_missing(tmp_path):
-    flags = ("--config.sampler.context=200000000", "--config.learner.row_length=200000000")
-    done = run(tmp_path, "--topology=v5e:2x2", "--sampler", *flags, layers=2)
-    assert done.returncode == 1
-    assert "GB a device are missing on 1 hosts" in done.stdout
 
 
 def test_table_and_json_agree_and_are_plausible(figures):

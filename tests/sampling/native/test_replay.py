@@ -121,6 +121,7 @@ def test_ids_are_those_of_a_plain_forward_pass(models, monkeypatch):
     check(theirs, later, turn)
 
 
+@pytest.mark.slow
 def test_nothing_compiles_after_warm_up(models):
     sampler = NativeSampler(models[1], SETTINGS, 0)
     sampler.warm_up()
