@@ -85,7 +85,7 @@ def mixture(
     spread = len(h_btd) % sharding.ways(mesh, "batch") == 0
 
     def ring(h_btd, weight_btk, expert_btk, *matrices):
-        tokens = h_btd, weight_btk, expert_btk
+        tokens = [h_btd, weight_btk, expert_btk]
         if spread:
             tokens = [jax.lax.all_gather(x, "expert", axis=0, tiled=True) for x in tokens]
         h_btd, weight_btk, expert_btk = tokens

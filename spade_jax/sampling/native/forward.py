@@ -166,6 +166,12 @@ class Forward:
 
         return nnx.from_flat_state([(p, cast(p, v)) for p, v in nnx.to_flat_state(state)])
 
+    def _ids(self, expert_btk: jax.Array | None) -> list[jax.Array]:
+        """What is kept of the experts of a layer, beside its keys and values."""
+        if expert_btk is None or not self.recorded:
+            return []
+        return [expert_btk.astype(jnp.int16)]
+
     def _model(self, weights: Weights) -> tuple[Transformer, list[Block]]:
         return (
             nnx.merge(self.outer, weights.outer),
@@ -201,7 +207,7 @@ class Forward:
                 h_rtd = _everywhere(block.attention_output(h_rtd, o_rthc))
                 h_rtd, expert_rtk = block.feed_forward(h_rtd, valid_rt)
                 h_rtd = _everywhere(h_rtd)
-                fresh.append((*new, expert_rtk.astype(jnp.int16)) if self.recorded else new)
+                fresh.append((*new, *self._ids(expert_rtk)))
             return fresh
 
         def nothing(_):
@@ -245,7 +251,7 @@ class Forward:
                 h_b1d = _everywhere(block.attention_output(h_b1d, o_b1hc))
                 h_b1d, expert_b1k = block.feed_forward(h_b1d, live_b[:, None])
                 h_b1d = _everywhere(h_b1d)
-                ids = (_put(x, expert_b1k.astype(jnp.int16), s, 1) for x in new[2:])
+                ids = [_put(new[2], x_b1k, s, 1) for x_b1k in self._ids(expert_b1k)]
                 written.append((*kv, *ids))
             h_bd = model.final_norm(h_b1d)[:, 0]
             logit_bv = jnp.einsum(

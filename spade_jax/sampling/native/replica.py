@@ -60,7 +60,9 @@ class Replica:
             params = jax.device_put(params, sharding.shardings(params, self.mesh))
         params, everywhere = self.alike(params)
         cut = cut_on(forward, jax.tree.leaves(params)[0].sharding.mesh, everywhere, params)
-        return cut if everywhere.size == self.mesh.size else jax.tree.map(self._own, cut)
+        if everywhere.size == self.mesh.size:
+            return cut
+        return jax.tree.map(functools.partial(_own, self.mesh), cut)
 
     def alike(self, params: Any) -> tuple[Any, Mesh]:
         """``params``, and the mesh of all replicas over their devices in the same order."""
@@ -74,12 +76,6 @@ class Replica:
             same = Mesh(np.array(order).reshape(theirs.devices.shape), theirs.axis_names)
             params = jax.device_put(params, sharding.shardings(params, same))
         return params, everywhere
-
-    def _own(self, x: jax.Array) -> jax.Array:
-        """What this process holds of an array on all replicas, as an array on its own."""
-        where = NamedSharding(self.mesh, x.sharding.spec)
-        shards = [shard.data for shard in x.addressable_shards]
-        return jax.make_array_from_single_device_arrays(x.shape, where, shards)
 
 
 @functools.partial(jax.jit, static_argnums=(0, 1, 2))
@@ -99,6 +95,14 @@ def cut_on(forward: Forward, at: Mesh, to: Mesh, params: Any) -> Weights:
             layer, _ = jax.lax.optimization_barrier((layer, layers[-1]))
         layers.append(move(layer))
     return Weights(move(weights.outer), layers)
+
+
+def _own(mesh: Mesh, x: jax.Array) -> jax.Array:
+    """What this process holds of an array on all replicas, as an array on its own."""
+    assert isinstance(x.sharding, NamedSharding)
+    shards = [shard.data for shard in x.addressable_shards]
+    where = NamedSharding(mesh, x.sharding.spec)
+    return jax.make_array_from_single_device_arrays(x.shape, where, shards)
 
 
 def layout(config: ModelConfig, devices: int) -> tuple[int, int]:
