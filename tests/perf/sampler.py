@@ -297,11 +297,11 @@ def _figures(
         facts |= {"gigabytes_per_second": round(reads / 1e9, 1)}
         figure = figures.rate(mine, ceiling, "tokens/s", figures.conditions(**facts))
         yield f"report_{name}_vs_bandwidth_{size}_float32", figure
-    prompt = max(2, round(200 * share))
-    costs = [1 / episodes(vocabulary, count, prompt).rate(ours) for count in (IN_FLIGHT, 8)]
-    facts = {"in_flight": [IN_FLIGHT, 8], "share": share}
+    counts, prompt = [max(16, round(IN_FLIGHT * share)), 8], max(2, round(200 * share))
+    costs = [1 / episodes(vocabulary, count, prompt).rate(ours) for count in counts]
+    facts = {"in_flight": counts, "share": share}
     figure = figures.cost(*costs, "s/token", figures.conditions(**facts))
-    yield f"multi_turn_256_vs_8_in_flight_{size}_float32", figure
+    yield f"multi_turn_many_vs_few_in_flight_{size}_float32", figure
 
 
 def main() -> None:
