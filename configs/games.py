@@ -92,7 +92,7 @@ def _recipe(size: str):
     config.memory.update(capacity=200, exemplars=2, avoid=1, snippet=2000)
     config.memory.update(low=0.15, high=0.85, top=10)
     config.corpus.update(source="tfds:spade_corpus/games", max_tokens=8192)
-    config.sampler.update(context=32768, slots=128, cache_mb=32768)
+    config.sampler.update(context=32768, slots=128, cache_mb=32768, hosts_per_replica=1)
     config.learner.update(learning_rate=1e-6, beta1=0.9, beta2=0.98, weight_decay=0.1)
     config.learner.update(warmup=0, clip_norm=1.0, role_weighting="paper")
     config.learner.update(clip_low=0.2, clip_high=0.28, importance_cap=2.0)

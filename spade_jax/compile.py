@@ -1,6 +1,7 @@
-"""Compiles a training step for a TPU slice that is not there, and says what it would cost.
+"""Compiles a training step, or sampling, for a TPU slice that is not there, and what it would cost.
 
     python -m spade_jax.compile --config=configs/games.py --topology=v5p:2x2x2 --json=step.json
+    python -m spade_jax.compile --config=configs/games.py --topology=v5p:2x2x2 --sampler
 
 Needs libtpu (``pip install 'spade-jax[aot]'``), no TPU and no weights. docs/compile.md explains the
 table and its keys.
@@ -13,34 +14,38 @@ import sys
 os.environ |= {"JAX_PLATFORMS": "cpu", "TPU_SKIP_MDS_QUERY": "1", "ALLOW_MULTIPLE_LIBTPU_LOAD": "1"}
 
 import dataclasses
-import importlib.util
 import json
 import math
-import re
 import time
 from pathlib import Path
 from typing import Any
 
 import jax
 from absl import app, flags
-from jax.experimental import topologies
 from ml_collections import config_flags
 from rich.console import Console
 
-from spade_jax import compile_table
+from spade_jax import aot, compile_sampler, compile_table
 from spade_jax import config as config_lib
-from spade_jax.chips import CHIPS, Chip
+from spade_jax.chips import Chip
 from spade_jax.hlo import Cost, Program
 from spade_jax.learner import logprobs
 from spade_jax.learner.programs import Programs
 from spade_jax.models import flops, huggingface, loading, published, sharding
 from spade_jax.models.config import ModelConfig, ModelError
 from spade_jax.sampling.native.memory import sampler_bytes
+from spade_jax.sampling.native.replica import layout
 
 _CONFIG = config_flags.DEFINE_config_file("config", None, "a file of configs/", lock_config=True)
 _TOPOLOGY = flags.DEFINE_string("topology", "v5p:2x2x2", "chip and shape of the slice")
 _JSON = flags.DEFINE_string("json", None, "file to write the figures to")
 _LENGTH = flags.DEFINE_integer("sequence-length", None, "tokens of a row; else learner.row_length")
+_SAMPLER = flags.DEFINE_bool(
+    "sampler", False, "compile the native sampler's programs instead of the learner's"
+)
+_PLAN = flags.DEFINE_multi_string(
+    "plan", [], "compile nothing; print what sampling would take on these topologies, as Markdown"
+)
 _TABLE = flags.DEFINE_multi_string(
     "table", [], "compile nothing; print these files of --json, or folders of such, as Markdown"
 )
@@ -52,13 +57,13 @@ GROUPED_MATMUL_EFFICIENCY = 0.526
 """Of the peak, for experts, whose kernel's cycles the compiler does not know: the MFU published for
 Mixtral 8x7B on v5p (MaxText, docs/reference/models/tiering.md), most of whose FLOPs are such."""
 
+REMEDY = (
+    "use fewer learner.rows, a shorter learner.row_length, learner.remat, learner.offload, or a "
+    "mesh or topology with more devices in fsdp"
+)
 ATTENTION_EFFICIENCY = 0.6
 """Of the peak, for splash attention: the MFU published for an 8B Llama at 64k tokens on v5p, where
 attention is most of the work (MaxText, pull request 4720)."""
-
-
-class CompileError(RuntimeError):
-    """A step that cannot be compiled for the topology: says why and what to change."""
 
 
 def compile_step(
@@ -71,7 +76,7 @@ def compile_step(
         estimate that cannot be true.
       ModelError, ValueError: the mesh does not suit the model, the rows or the topology.
     """
-    chip, devices = _devices(topology)
+    chip, devices = aot.devices(topology)
     mesh = sharding.make_mesh(settings.mesh, devices)
     model = model_config(settings.model)
     programs = Programs.lower(model, settings, mesh)
@@ -80,9 +85,9 @@ def compile_step(
     memory: dict[str, dict[str, int]] = {}
     for name in ("accumulate", "add_group", "apply"):
         start = time.perf_counter()
-        compiled[name] = _compile(getattr(programs, name), name)
+        compiled[name] = aot.compiled(getattr(programs, name), name, REMEDY)
         seconds[name] = time.perf_counter() - start
-        memory[name] = _memory(compiled[name], programs.resident[name])
+        memory[name] = aot.memory(compiled[name], programs.resident[name])
     rows, length = settings.learner.rows, settings.learner.row_length
     predictions = rows * length * mesh.shape["tensor"] // len(devices)
     trips = -(-predictions // logprobs.CHUNK)  # every token is trained: the dearest case
@@ -100,12 +105,12 @@ def compile_step(
     total = sum(times.values())
     mfu = needed / (total * chip.flops * len(devices))
     if mfu > LARGEST_MFU:
-        raise CompileError(
+        raise aot.CompileError(
             f"estimated MFU {mfu:.2f} is above {LARGEST_MFU}: the estimate misses a cost; "
             "please report this with the configuration"
         )
     largest = max(memory, key=lambda name: memory[name]["total"])
-    sampler = sampler_bytes(model, settings)
+    sampler = sampler_bytes(model, settings, *_replica(settings, model, devices))
     beside = sampler["weights"] + sampler["cache"]
     sampling = programs.resident["add_group"] + beside + sampler["gathered"]
     return {
@@ -133,6 +138,12 @@ def compile_step(
         "charged_share": times["kernels"] / total,
         "compile_seconds": seconds,
     }
+
+
+def _replica(settings: config_lib.Config, model: ModelConfig, devices: Any) -> tuple[int, int]:
+    """Sizes of tensor and expert of what samples: the first device, or the first's host."""
+    first = [device for device in devices if device.process_index == devices[0].process_index]
+    return layout(model, len(first) if settings.sampler.hosts_per_replica else 1)
 
 
 def in_rows(
@@ -171,51 +182,6 @@ def model_config(settings: config_lib.Model) -> ModelConfig:
     return huggingface.read_config(Path(file).parent)
 
 
-def _devices(topology: str) -> tuple[Chip, Any]:
-    kind = topology.partition(":")[0]
-    if kind not in CHIPS:
-        raise CompileError(
-            f"--topology={topology}: {kind!r} is not one of {', '.join(CHIPS)}; write v5p:2x2x2"
-        )
-    if importlib.util.find_spec("libtpu") is None:
-        raise CompileError("libtpu is not installed: pip install 'spade-jax[aot]'")
-    try:
-        described = topologies.get_topology_desc(platform="tpu", topology_name=topology)
-    except (RuntimeError, ValueError, jax.errors.JaxRuntimeError) as error:
-        reason = str(error).splitlines()[0]
-        raise CompileError(f"--topology={topology}: libtpu does not know it ({reason})") from error
-    return CHIPS[kind], described.devices
-
-
-def _compile(lowered: jax.stages.Lowered, name: str) -> jax.stages.Compiled:
-    try:
-        return lowered.compile()
-    except jax.errors.JaxRuntimeError as error:
-        text = str(error)
-        if "RESOURCE_EXHAUSTED" not in text:
-            raise
-        excess = re.search(r"Exceeded hbm capacity by ([\d.]+\w)", text)
-        by = f" by {excess.group(1)}iB a device" if excess else ""
-        raise CompileError(
-            f"{name} does not fit{by}: use fewer learner.rows, a shorter learner.row_length, "
-            "learner.remat, learner.offload, or a mesh or topology with more devices in fsdp"
-        ) from error
-
-
-def _memory(compiled: jax.stages.Compiled, resident: int) -> dict[str, int]:
-    """Bytes a device holds while the program runs, by kind."""
-    stats: Any = compiled.memory_analysis()
-    kinds = {
-        "arguments": stats.argument_size_in_bytes,
-        "outputs": stats.output_size_in_bytes - stats.alias_size_in_bytes,
-        "temporary": stats.temp_size_in_bytes,
-        "code": stats.generated_code_size_in_bytes,
-        "resident": resident,
-    }
-    host = stats.host_argument_size_in_bytes + stats.host_temp_size_in_bytes
-    return kinds | {"total": sum(kinds.values()), "host": host}
-
-
 def _logits_share(program: Program, model: ModelConfig, mesh: Any, predictions: int) -> float:
     """Largest array with an axis of words, as a share of all logits of a device's predictions."""
     words = model.vocabulary // mesh.shape["tensor"]
@@ -233,10 +199,6 @@ def _times(
     devices: int,
 ) -> dict[str, float]:
     """Seconds of a step by cause; they do not overlap by construction."""
-    collectives = 0.0
-    for (kind, group), size in step.exposed.items():
-        passes = 2 if kind == "all-reduce" else 1
-        collectives += passes * size * (group - 1) / group / chip.ici_bandwidth
     forward = flops.Forward.of(model, settings.learner.row_length)
     again, kernels = int(settings.learner.remat), 0.0
     if step.kernels and model.experts:
@@ -246,7 +208,7 @@ def _times(
     kernels *= tokens / devices / chip.flops
     return {
         "compiler": step.cycles / chip.clock,
-        "collectives": collectives,
+        "collectives": aot.collective_seconds(step.exposed, chip),
         "kernels": kernels,
     }
 
@@ -259,16 +221,24 @@ def main(argv: list[str]) -> None:
         return
     try:
         if _CONFIG.value is None:
-            raise CompileError("--config is missing; name a file of configs/")
+            raise aot.CompileError("--config is missing; name a file of configs/")
         settings = config_lib.from_config_dict(_CONFIG.value)
-        settings = in_rows(settings, _LENGTH.value, _TOKENS.value)
-        figures = compile_step(settings, _TOPOLOGY.value, _TOKENS.value)
-    except (CompileError, ModelError, config_lib.ConfigError, ValueError) as error:
+        model = model_config(settings.model)
+        if _PLAN.value:
+            plans = [compile_sampler.plan(settings, model, topology) for topology in _PLAN.value]
+            print(compile_table.markdown_plans(plans))
+            return
+        if _SAMPLER.value:
+            figures = compile_sampler.compile_sampler(settings, model, _TOPOLOGY.value)
+        else:
+            settings = in_rows(settings, _LENGTH.value, _TOKENS.value)
+            figures = compile_step(settings, _TOPOLOGY.value, _TOKENS.value)
+    except (aot.CompileError, ModelError, config_lib.ConfigError, ValueError) as error:
         console.print(
             f"{type(error).__name__}: {error}", markup=False, highlight=False, soft_wrap=True
         )
         sys.exit(1)
-    compile_table.show(figures, console)
+    (compile_table.show_sampler if _SAMPLER.value else compile_table.show)(figures, console)
     if _JSON.value:
         Path(_JSON.value).write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
 

@@ -22,7 +22,7 @@ def show(figures: dict[str, Any], console: Console) -> None:
         table.add_row(f"GiB a device: {name}", parts)
     table.add_row("share of HBM", f"{figures['hbm_fraction']:.1%}, in {figures['largest_program']}")
     parts = ", ".join(f"{kind} {size / GIB:.2f}" for kind, size in figures["sampler_bytes"].items())
-    table.add_row("GiB on the first device: sampler", parts)
+    table.add_row("GiB a device that samples: sampler", parts)
     table.add_row("share of HBM with it", f"{figures['hbm_fraction_with_sampler']:.1%}")
     for kind, size in figures["collective_bytes"].items():
         table.add_row(f"GiB a device: {kind}", f"{size / GIB:.3f}")
@@ -35,6 +35,28 @@ def show(figures: dict[str, Any], console: Console) -> None:
     console.print(table)
 
 
+def show_sampler(figures: dict[str, Any], console: Console) -> None:
+    """Prints the figures of the sampler as one table."""
+    table = Table("", "", title=f"sampling on {figures['topology']}", show_header=False)
+    mesh = ", ".join(f"{axis} {size}" for axis, size in figures["mesh"].items() if size > 1)
+    table.add_row("hosts that sample as one", f"{figures['hosts_per_replica']}: {mesh or 'one'}")
+    table.add_row("cache", f"{figures['cache_tokens']:,} tokens, {figures['cache_mb']:,} MiB")
+    for name, kinds in figures["memory_bytes"].items():
+        parts = ", ".join(f"{kind} {size / GIB:.2f}" for kind, size in kinds.items() if size)
+        rows = f"{figures['rows'][name]} x {figures['lengths'][name]:,}"
+        table.add_row(f"GiB a device: {name} {rows}", parts)
+    table.add_row("share of HBM", f"{figures['hbm_fraction']:.1%}")
+    in_flight = (
+        f"{figures['sequences_in_flight']} sequences, {figures['tokens_in_flight']:,} tokens"
+    )
+    table.add_row("in flight", in_flight)
+    for cause, seconds in figures["decode_seconds"].items():
+        table.add_row(f"seconds of a decode call: {cause}", f"{seconds:.4f}")
+    table.add_row("tokens/s in that call", f"{figures['decode_tokens_per_second']:,.0f}")
+    table.add_row("tokens/s at most, by memory", f"{figures['ceiling_tokens_per_second']:,.0f}")
+    console.print(table)
+
+
 def read(paths: Iterable[str | Path]) -> list[dict[str, Any]]:
     """Figures of files of ``--json``, and of all such in folders, by name."""
     files: list[Path] = []
@@ -43,8 +65,36 @@ def read(paths: Iterable[str | Path]) -> list[dict[str, Any]]:
     return [json.loads(file.read_text(encoding="utf-8")) for file in files]
 
 
+def markdown_plans(plans: Iterable[dict[str, Any]]) -> str:
+    """One row a plan of sampling; each figure is of a replica, GB of a device."""
+    heads = (
+        "model", "topology", "hosts", "split", "GB of weights", "learner at rest",
+        "cache, tokens", "in flight: sequences, tokens", "tokens/s at most",
+    )  # fmt: skip
+    lines = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
+    for one in plans:
+        cells = [
+            one["model"].rpartition("/")[2],
+            one["topology"],
+            str(one["hosts_per_replica"]),
+            ", ".join(f"{axis} {size}" for axis, size in one["mesh"].items() if size > 1),
+            f"{one['weights_bytes'] / 1e9:.1f}",
+            f"{one['resting_bytes'] / 1e9:.1f}",
+        ]
+        if one["short_bytes"]:
+            cells += [f"does not fit: {one['short_bytes'] / 1e9:.1f} GB short", "", ""]
+        else:
+            cells += [
+                f"{one['cache_tokens']:,}",
+                f"{one['sequences_in_flight']}, {one['tokens_in_flight']:,}",
+                f"{one['ceiling_tokens_per_second']:,.0f}",
+            ]
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
 def markdown(steps: Iterable[dict[str, Any]]) -> str:
-    """One row a step."""
+    """One row a training step."""
     heads = (
         "model", "topology", "mesh", "tokens a step, a row", "GiB a device", "of HBM",
         "with the sampler", "GiB sent", "step", "MFU", "by formula",

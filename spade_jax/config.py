@@ -270,11 +270,25 @@ class Sampler:
     deterministic: bool = setting(
         True, "admit requests in waves, so that runs are bit-equal (native only)"
     )
+    hosts_per_replica: int = setting(
+        0,
+        "hosts whose devices hold the weights and the cache together: 0 = the first device of each "
+        "process alone, 1 = all devices of each process (native only)",
+    )
     slots: int = setting(32, "sequences decoded together")
     context: int = setting(32768, "tokens of one sequence, prompt included")
-    cache_mb: int = setting(1024, "KV cache, MiB; it holds one sequence of context tokens at least")
+    cache_mb: int = setting(
+        1024,
+        "KV cache, MiB, on all devices that sample together; it holds one sequence of context "
+        "tokens at least",
+    )
     prefill_chunk: int = setting(128, "prompt tokens of one prefill step and sequence")
     decode_steps: int = setting(16, "tokens decoded on the device between looks at the host")
+    replay_experts: bool = setting(
+        False,
+        "record the experts that each token is given, and have the learner give it the same, "
+        "weighed by its own router (native, models with experts)",
+    )
     updates: str = setting(
         "finish",
         "requests in flight when new weights come: 'finish' on the old ones, or 'continue' on the "

@@ -184,6 +184,17 @@ def _check_sampler(sampler: Any) -> None:
         name = "sampler.router" if url == sampler.router else "sampler.urls"
         good = re.fullmatch(r"https?://[^/\s,?#]+(/[^\s,?#]*)?", url.strip())
         _require(bool(good), name, f"{url!r} is no base URL such as http://HOST:30000")
+    _require(
+        sampler.hosts_per_replica in (0, 1),
+        "sampler.hosts_per_replica",
+        f"{sampler.hosts_per_replica}: the native sampler does not span hosts; a model that one "
+        "does not hold is sampled by servers (sampler.kind = 'sglang')",
+    )
+    _require(
+        sampler.kind == "native" or not sampler.replay_experts,
+        "sampler.replay_experts",
+        "servers do not say which experts they chose: it needs sampler.kind = 'native'",
+    )
     if sampler.kind == "sglang":
         _require(bool(sampler.urls), "sampler.urls", "must be set for sampler.kind = 'sglang'")
 

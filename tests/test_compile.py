@@ -57,6 +57,52 @@ def figures(tmp_path_factory):
     return made
 
 
+@pytest.fixture(scope="module")
+def sampler(tmp_path_factory):
+    """Figures of sampling the same model, of two layers, and what was printed."""
+    folder = tmp_path_factory.mktemp("sampler")
+    file = folder / "sampler.json"
+    flags = ("--config.sampler.slots=4", "--config.sampler.cache_mb=64")
+    flags += ("--config.sampler.hosts_per_replica=1", "--config.model.experts=gmm", "--sampler")
+    done = run(folder, "--topology=v5e:2x2", f"--json={file}", *flags, layers=2)
+    assert done.returncode == 0, done.stdout + done.stderr[-3000:]
+    return json.loads(file.read_text()), done
+
+
+def test_the_sampler_compiles_without_a_device(sampler):
+    """Two kv heads and eight experts on the four chips of a host."""
+    values, done = sampler
+    assert values["hosts_per_replica"] == 1
+    assert values["mesh"] == {"tensor": 2, "expert": 2}
+    token = 2 * 2 * 2 * 128 * 2  # layers, keys and values, heads, channels, bytes
+    assert values["cache_tokens"] == 2 * 4 * 512  # two contexts a slot, which 64 MiB hold
+    # Embedding and head over tensor; attention too; experts over both; norms and router whole.
+    weights = 2 * (2 * 1920 * 256 / 2 + 2 * (256 * 128 * 12 / 2 + 8 * 3 * 256 * 256 / 4))
+    cache = values["cache_tokens"] * token / 2
+    decode = values["memory_bytes"]["decode"]
+    assert decode["arguments"] == pytest.approx(weights + cache, rel=0.02)
+    for kinds in values["memory_bytes"].values():
+        assert kinds["outputs"] < 0.01 * kinds["arguments"]  # the cache is written in place
+        assert kinds["resident"] > 0  # the learner, at rest
+    assert f"{values['ceiling_tokens_per_second']:,.0f}" in done.stdout
+    assert "nvoluntary full rematerialization" not in done.stderr
+    assert values["decode_tokens_per_second"] > 0
+    assert "all-reduce" in values["collective_bytes"]
+    assert len(compile_table.markdown_plans([values]).splitlines()) == 3
+
+
+def test_the_ceiling_is_what_reading_takes(sampler):
+    """Four rows of half a context each: weights in use, and their keys and values, a step."""
+    values, _ = sampler
+    assert (values["sequences_in_flight"], values["tokens_in_flight"]) == (4, 4 * 256)
+    norms = 2 * (2 * 256 + 2 * 128) + 256
+    attention, head = 256 * 128 * 12 / 2, 1920 * 256 / 2
+    in_use = 8 * (1 - (6 / 8) ** 4) * 3 * 256 * 256 / 4
+    read = 2 * (head + 2 * (attention + in_use)) + 4 * (norms + 2 * 256 * 8)
+    read += values["tokens_in_flight"] * 2 * 2 * 2 * 128 * 2 / 2
+    assert values["ceiling_tokens_per_second"] == pytest.approx(4 * 8.1e11 / read, rel=0.01)
+
+
 def test_table_and_json_agree_and_are_plausible(figures):
     values, done = figures[1]
     assert values["devices"] == 4

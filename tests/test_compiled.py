@@ -14,11 +14,18 @@ from pathlib import Path
 
 import pytest
 
-from spade_jax import compile_table, config
+from spade_jax import compile_sampler, compile_table, config
+from spade_jax.models import published
+from spade_jax.models.config import ModelConfig
 
 ROOT = Path(__file__).parents[1]
 GAMES = runpy.run_path(str(ROOT / "configs" / "games.py"))
 FILES = sorted((ROOT / "tests" / "compiled").glob("*.json"))
+PLANNED = {
+    "4b": ("v5p:2x2x2", "v6e:4x4", "v5e:4x4"),
+    "8b": ("v5p:2x2x2", "v6e:8x8", "v5e:8x8"),
+    "30b": ("v5p:4x4x4", "v6e:8x8", "v5e:16x16", "v5e:4x4"),
+}
 
 
 def named(file):
@@ -64,15 +71,28 @@ def test_the_page_shows_them():
     assert compile_table.markdown(compile_table.read([ROOT / "tests" / "compiled"])) in page
 
 
-@pytest.mark.slow
-def test_compiled_again_they_are_the_same(compiled, tmp_path):
-    """Collective bytes within 5 %, memory within 2 %."""
-    file, values = compiled
-    variant, topology = named(file)
+def test_the_page_shows_where_each_size_can_be_sampled():
+    """By shapes alone, as ``python -m spade_jax.compile --plan`` says it."""
+    page = (ROOT / "docs" / "compile.md").read_text()
+    plans = []
+    for size, topologies in PLANNED.items():
+        settings = config.from_config_dict(GAMES["get_config"](size))
+        model = ModelConfig.from_hf(published.CONFIGS[settings.model.source])
+        plans += [compile_sampler.plan(settings, model, topology) for topology in topologies]
+    assert compile_table.markdown_plans(plans) in page
+    short = {(one["model"], one["topology"]) for one in plans if one["short_bytes"]}
+    assert short == {("Qwen/Qwen3-30B-A3B-Instruct-2507", "v5e:4x4")}
+    for one in plans:
+        if not one["short_bytes"]:
+            assert one["cache_tokens"] >= 32768
+
+
+def compile_again(variant, topology, folder, *flags):
+    """Figures of the compiler, run now."""
     done = subprocess.run(
         [
-            *(sys.executable, "-m", "spade_jax.compile", f"--topology={topology}"),
-            *(f"--config={ROOT}/configs/games.py:{variant}", f"--json={tmp_path}/again.json"),
+            *(sys.executable, "-m", "spade_jax.compile", f"--topology={topology}", *flags),
+            *(f"--config={ROOT}/configs/games.py:{variant}", f"--json={folder}/again.json"),
         ],
         capture_output=True,
         text=True,
@@ -81,6 +101,25 @@ def test_compiled_again_they_are_the_same(compiled, tmp_path):
     )
     assert done.returncode == 0, done.stdout + done.stderr[-3000:]
     assert "nvoluntary full rematerialization" not in done.stderr
-    again = json.loads((tmp_path / "again.json").read_text())
+    return json.loads((folder / "again.json").read_text())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("size", GAMES["SLICES"])
+def test_the_sampler_of_each_size_compiles(size, tmp_path):
+    topology = next(iter(GAMES["SLICES"][size]))
+    values = compile_again(size, topology, tmp_path, "--sampler")
+    assert values["hosts_per_replica"] == 1
+    assert values["hbm_fraction"] <= 0.9
+    for kinds in values["memory_bytes"].values():
+        assert kinds["outputs"] <= 0.01 * kinds["arguments"]
+
+
+@pytest.mark.slow
+def test_compiled_again_they_are_the_same(compiled, tmp_path):
+    """Collective bytes within 5 %, memory within 2 %."""
+    file, values = compiled
+    variant, topology = named(file)
+    again = compile_again(variant, topology, tmp_path)
     assert again["collective_bytes"] == pytest.approx(values["collective_bytes"], rel=0.05)
     assert again["hbm_fraction"] == pytest.approx(values["hbm_fraction"], rel=0.02)

@@ -31,7 +31,7 @@ class Supervised:
     def logp(self, params: Any, batch: Batch) -> tuple[jax.Array, jax.Array]:
         """Log-probs and entropies of the weighted predictions, float32 [b, t]."""
         model = nnx.merge(self.graph, params)
-        h_btd = model.hidden(batch.token_bt, batch.position_bt, batch.segment_bt)
+        h_btd = model.hidden(batch.token_bt, batch.position_bt, batch.segment_bt, batch.expert_btlk)
         w_vd = model.head().astype(h_btd.dtype)
         needed_bt = batch.loss_weight_bt > 0
         return target_logp(
@@ -53,7 +53,8 @@ class Policy(Supervised):
         output = {"logp": logp_bt, "entropy": entropy_bt}
         reference_logp_bt = None
         if reference is not None:
-            reference_logp_bt, _ = self.logp(reference, batch)
+            own_choice = batch._replace(expert_btlk=None)  # it is another model
+            reference_logp_bt, _ = self.logp(reference, own_choice)
             output["kl"] = loss.k3(logp_bt, reference_logp_bt)
         old_logp_bt = batch.old_logp_bt
         if old_logp_bt is None:

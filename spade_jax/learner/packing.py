@@ -40,6 +40,8 @@ class Trajectory:
       weight: share of this trajectory in the mean over trajectories.
       group: index of the group (role) whose gradient norm it counts to.
       temperature: at which it was sampled and at which its log-probs are recomputed.
+      expert_tlk: experts that its first tokens were given when it was sampled, integers [tokens or
+        fewer, layers, experts of a token]; the model gives them the same. None = its own choice.
     """
 
     tokens: Sequence[int]
@@ -49,6 +51,7 @@ class Trajectory:
     weight: float = 1.0
     group: int = 0
     temperature: float = 1.0
+    expert_tlk: np.ndarray | None = None
 
 
 class Batch(NamedTuple):
@@ -56,6 +59,7 @@ class Batch(NamedTuple):
 
     The first four are int32, the others float32. ``old_logp_bt``, of the policy that several steps
     on the same batch start from, is filled by the learner; None is the current policy.
+    ``expert_btlk`` int16 are experts to take, -1 where the router chooses; None = everywhere.
 
     ``segment_bt`` numbers the trajectories of a row from 1; 0 is padding. ``position_bt`` restarts
     with each. ``loss_weight_bt`` is weight_i / (trained tokens of i) / (sum of all weights), and 0
@@ -72,6 +76,7 @@ class Batch(NamedTuple):
     sampler_logp_bt: Any
     temperature_bt: Any
     old_logp_bt: Any = None
+    expert_btlk: Any = None
 
 
 @dataclasses.dataclass
@@ -100,9 +105,10 @@ def pack(
         if places and trajectory.weight:
             token_weight = trajectory.weight / sum(trajectory.trained) / total_weight
             pieces[trajectory.group].append((trajectory, places, token_weight))
+    replayed = [t.expert_tlk.shape[1:] for t in trajectories if t.expert_tlk is not None]
     return [
         [
-            _fill(batch, length, rows * row_length // length)
+            _fill(batch, length, rows * row_length // length, replayed[0] if replayed else None)
             for length, batch in _cheapest(group, row_lengths(row_length), rows)
         ]
         for group in pieces
@@ -205,11 +211,14 @@ def _join(rows: list[_Row], length: int) -> _Row:
     return joined
 
 
-def _fill(packed: list[_Row], length: int, rows: int) -> Batch:
+def _fill(packed: list[_Row], length: int, rows: int, replayed: tuple[int, ...] | None) -> Batch:
+    """``replayed``: layers and experts of a token, where experts are replayed."""
     integers = [np.zeros((rows, length), np.int32) for _ in range(4)]
     floats = [np.zeros((rows, length), np.float32) for _ in range(4)]
     batch = Batch(*integers, *floats)
     batch.temperature_bt.fill(1.0)
+    if replayed is not None:
+        batch = batch._replace(expert_btlk=np.full((rows, length, *replayed), -1, np.int16))
     for b, row in enumerate(packed):
         start = 0
         for segment, (trajectory, places, token_weight) in enumerate(row.pieces, start=1):
@@ -225,5 +234,8 @@ def _fill(packed: list[_Row], length: int, rows: int) -> Batch:
             batch.advantage_bt[here] = trained * trajectory.advantage
             batch.sampler_logp_bt[here] = np.where(trained, np.maximum(logp, LOGP_FLOOR), 0)
             batch.temperature_bt[here] = trajectory.temperature
+            if trajectory.expert_tlk is not None:
+                known = trajectory.expert_tlk[:places]
+                batch.expert_btlk[b, start : start + len(known)] = known
             start += places
     return batch

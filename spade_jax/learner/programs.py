@@ -59,6 +59,9 @@ class Programs:
             reference = _placed(params, mesh, "pinned_host" if learner.offload else "device")
         objective = Policy(graph, shards, PolicyLoss.of(learner))
         batch = _batch(learner, layout)
+        if settings.sampler.replay_experts and config.experts:
+            each = (*batch.token_bt.shape, config.layers, config.experts_per_token)
+            batch = batch._replace(expert_btlk=jax.ShapeDtypeStruct(each, "i2", sharding=layout))
         rate = jax.ShapeDtypeStruct((), jnp.float32, sharding=NamedSharding(mesh, PartitionSpec()))
         with jax.set_mesh(mesh):
             accumulate = step._accumulate.lower(objective, learner, params, reference, grads, batch)

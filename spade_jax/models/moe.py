@@ -26,13 +26,25 @@ _GMM_TILE = 128
 
 
 def route(
-    h_btd: jax.Array, router_de: jax.Array, experts_per_token: int, renormalise: bool
+    h_btd: jax.Array,
+    router_de: jax.Array,
+    experts_per_token: int,
+    renormalise: bool,
+    replayed_btk: jax.Array | None = None,
 ) -> tuple[jax.Array, jax.Array]:
-    """Weights float32 [b, t, k] and ids int32 [b, t, k] of the experts of each token."""
+    """Weights float32 [b, t, k] and ids int32 [b, t, k] of the experts of each token.
+
+    Args:
+      replayed_btk: ids to take instead of the likeliest, any integer dtype; -1 = the likeliest.
+    """
     logit_bte = jnp.matmul(
         h_btd.astype(jnp.float32), router_de.astype(jnp.float32), precision="highest"
     )
-    weight_btk, expert_btk = jax.lax.top_k(jax.nn.softmax(logit_bte), experts_per_token)
+    prob_bte = jax.nn.softmax(logit_bte)
+    weight_btk, expert_btk = jax.lax.top_k(prob_bte, experts_per_token)
+    if replayed_btk is not None:
+        expert_btk = jnp.where(replayed_btk < 0, expert_btk, replayed_btk.astype(jnp.int32))
+        weight_btk = jnp.take_along_axis(prob_bte, expert_btk, axis=-1)
     if renormalise:
         weight_btk /= weight_btk.sum(-1, keepdims=True)
     return weight_btk, expert_btk
@@ -50,8 +62,9 @@ def mixture(
     """:func:`experts` of every token, over the mesh of ``jax.set_mesh`` where one is set.
 
     On a mesh, tokens are gathered over the ``expert`` axis, each device applies the experts it
-    holds, and the sums are scattered back: nothing is dropped and all shapes are static. The rows
-    ``b`` must divide over data * fsdp * expert, ``t`` over context.
+    holds, and the sums are scattered back: nothing is dropped and all shapes are static. Rows ``b``
+    that do not divide over data * fsdp * expert (few, when sampling) are whole on every device, and
+    sums are added up instead. ``t`` must divide over context.
 
     Returns:
       o_btd, float32.
@@ -66,20 +79,23 @@ def mixture(
         o_nd = experts(h_nd, weight_nk, expert_nk, gate_edf, up_edf, down_efd, kernel)
         return o_nd.reshape(h_btd.shape)
 
-    if jax.sharding.get_abstract_mesh().empty:
+    mesh = jax.sharding.get_abstract_mesh()
+    if mesh.empty:
         return local(h_btd, weight_btk, expert_btk, *matrices)
+    spread = len(h_btd) % sharding.ways(mesh, "batch") == 0
 
     def ring(h_btd, weight_btk, expert_btk, *matrices):
-        gathered = [
-            jax.lax.all_gather(x, "expert", axis=0, tiled=True)
-            for x in (h_btd, weight_btk, expert_btk)
-        ]
+        tokens = [h_btd, weight_btk, expert_btk]
+        if spread:
+            tokens = [jax.lax.all_gather(x, "expert", axis=0, tiled=True) for x in tokens]
+        h_btd, weight_btk, expert_btk = tokens
         first = jax.lax.axis_index("expert") * matrices[0].shape[0]
-        o_btd = local(*gathered[:2], gathered[2] - first, *matrices)
-        o_btd = jax.lax.psum(o_btd, "tensor")
+        o_btd = jax.lax.psum(local(h_btd, weight_btk, expert_btk - first, *matrices), "tensor")
+        if not spread:
+            return jax.lax.psum(o_btd, "expert")
         return jax.lax.psum_scatter(o_btd, "expert", scatter_dimension=0, tiled=True)
 
-    tokens = sharding.spec("batch", "length", None)
+    tokens = sharding.spec("batch" if spread else None, "length", None)
     into, out_of = (
         PartitionSpec("expert", None, "tensor"),
         PartitionSpec("expert", "tensor", None),

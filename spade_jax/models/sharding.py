@@ -50,8 +50,8 @@ def spec(*logical: str | None) -> PartitionSpec:
     return PartitionSpec(*(RULES[axis] if axis is not None else None for axis in logical))
 
 
-def ways(mesh: Mesh, logical: str) -> int:
-    """Number of parts into which ``mesh`` splits a logical axis."""
+def ways(mesh: Any, logical: str) -> int:
+    """Number of parts into which ``mesh``, or an abstract one, splits a logical axis."""
     rule = RULES[logical] or ()
     return math.prod(mesh.shape[axis] for axis in ((rule,) if isinstance(rule, str) else rule))
 

@@ -74,12 +74,16 @@ class Block(nnx.Module):
             self.down = make.normal((n, f, d), ("layers", "feed_forward", "embed"))
 
     def __call__(
-        self, h_btd: jax.Array, position_bt: jax.Array, segment_bt: jax.Array
+        self,
+        h_btd: jax.Array,
+        position_bt: jax.Array,
+        segment_bt: jax.Array,
+        replayed_btk: jax.Array | None = None,
     ) -> jax.Array:
         q_bthc, k_btkc, v_btkc = self.qkv(h_btd, position_bt)
         o_bthc = attention.attend(q_bthc, k_btkc, v_btkc, segment_bt, self.attention_kernel)
         h_btd = self.attention_output(h_btd, o_bthc)
-        return self.feed_forward(h_btd, segment_bt > 0)
+        return self.feed_forward(h_btd, segment_bt > 0, replayed_btk)[0]
 
     def qkv(
         self, h_btd: jax.Array, position_bt: jax.Array
@@ -106,18 +110,32 @@ class Block(nnx.Module):
         """Output projection and residual."""
         return h_btd + jnp.einsum("bthc,hcd->btd", o_bthc, self._weight(self.o))
 
-    def feed_forward(self, h_btd: jax.Array, valid_bt: jax.Array) -> jax.Array:
-        """Pre-norm, MLP or experts, residual. Where not valid, experts do no work and add 0."""
+    def feed_forward(
+        self, h_btd: jax.Array, valid_bt: jax.Array, replayed_btk: jax.Array | None = None
+    ) -> tuple[jax.Array, jax.Array | None]:
+        """Pre-norm, MLP or experts, residual. Where not valid, experts do no work and add 0.
+
+        Args:
+          replayed_btk: experts to take, see :func:`moe.route`.
+
+        Returns:
+          h_btd, and the ids int32 [b, t, k] of the experts taken, None of an MLP.
+        """
         x_btd = _rms_norm(h_btd, self.feed_forward_norm, self.config.rms_epsilon)
         gate, up, down = map(self._weight, (self.gate, self.up, self.down))
         if not self.config.experts:
-            return h_btd + (jax.nn.silu(_product(x_btd, gate)) * _product(x_btd, up)) @ down
+            a_btf = jax.nn.silu(_product(x_btd, gate)) * _product(x_btd, up)
+            return h_btd + a_btf @ down, None
         weight_btk, expert_btk = moe.route(
-            x_btd, self.router[...], self.config.experts_per_token, self.config.expert_renormalise
+            x_btd,
+            self.router[...],
+            self.config.experts_per_token,
+            self.config.expert_renormalise,
+            replayed_btk,
         )
-        expert_btk = jnp.where(valid_bt[..., None], expert_btk, self.config.experts)
-        o_btd = moe.mixture(x_btd, weight_btk, expert_btk, gate, up, down, self.experts_kernel)
-        return h_btd + o_btd.astype(h_btd.dtype)
+        working_btk = jnp.where(valid_bt[..., None], expert_btk, self.config.experts)
+        o_btd = moe.mixture(x_btd, weight_btk, working_btk, gate, up, down, self.experts_kernel)
+        return h_btd + o_btd.astype(h_btd.dtype), expert_btk
 
     def _weight(self, parameter: nnx.Param) -> jax.Array:
         return parameter[...].astype(self.dtype)
@@ -141,7 +159,11 @@ class Transformer(nnx.Module):
             self.output = make.normal(shape, ("vocabulary", "embed"))
 
     def hidden(
-        self, token_bt: jax.Array, position_bt: jax.Array, segment_bt: jax.Array
+        self,
+        token_bt: jax.Array,
+        position_bt: jax.Array,
+        segment_bt: jax.Array,
+        expert_btlk: jax.Array | None = None,
     ) -> jax.Array:
         """h_btd after the final norm, in compute dtype.
 
@@ -150,11 +172,13 @@ class Transformer(nnx.Module):
           position_bt: int32 positions, from 0 in each segment.
           segment_bt: int32; attention is causal within equal non-zero segments, 0 is padding,
             whose outputs are finite and mean nothing.
+          expert_btlk: experts to take in each layer, -1 = the router's own choice; None = all are.
         """
         graph, stacked = nnx.split(self.layers)
 
-        def body(h_btd, layer):
-            h_btd = nnx.merge(graph, layer)(h_btd, position_bt, segment_bt)
+        def body(h_btd, xs):
+            layer, expert_btk = xs
+            h_btd = nnx.merge(graph, layer)(h_btd, position_bt, segment_bt, expert_btk)
             return sharding.constrain(h_btd, "batch", "length", None), None
 
         if self.remat:
@@ -168,7 +192,8 @@ class Transformer(nnx.Module):
             )
             body = jax.checkpoint(body, prevent_cse=False, policy=policy)
         h_btd = sharding.constrain(self.embed(token_bt), "batch", "length", None)
-        h_btd, _ = jax.lax.scan(body, h_btd, stacked)
+        expert_lbtk = None if expert_btlk is None else jnp.moveaxis(expert_btlk, 2, 0)
+        h_btd, _ = jax.lax.scan(body, h_btd, (stacked, expert_lbtk))
         return self.final_norm(h_btd)
 
     def head(self) -> jax.Array:

@@ -46,6 +46,8 @@ class Completion:
       version: weight version that sampled its last token.
       refusal: why the request was not served, when finish_reason is 'refused'.
       versions: of each token, where weights may change under a request; else empty.
+      experts: chosen for every token but the last, prompt included, where the sampler records them
+        (:mod:`spade_jax.sampling.experts`); else ''.
     """
 
     tokens: list[int]
@@ -54,6 +56,7 @@ class Completion:
     version: int
     refusal: str = ""
     versions: list[int] = dataclasses.field(default_factory=list)
+    experts: str = ""
 
     @property
     def token_versions(self) -> list[int]:

@@ -207,6 +207,8 @@ class Conversation:
         self._reply = completion.tokens
         versions = completion.token_versions
         _append(self.samples[-1], completion.tokens, True, completion.logp, versions)
+        # A completion's are those of the whole dialogue so far.
+        self.samples[-1] = dataclasses.replace(self.samples[-1], experts=completion.experts)
 
     def untrain(self) -> None:
         """The last message is not to be learned from."""

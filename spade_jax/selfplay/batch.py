@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 from spade_jax import config
 from spade_jax.learner.packing import Trajectory
+from spade_jax.sampling import experts
 from spade_jax.selfplay import advantages, rewards
 from spade_jax.selfplay.agent import Episode
 from spade_jax.selfplay.state import Environment, Invalid
@@ -44,6 +45,7 @@ def agent_trajectories(episodes: Sequence[Episode], settings: config.Config) -> 
                             weight=trained / total,
                             group=ROLES.index("agent"),
                             temperature=settings.agent.temperature,
+                            expert_tlk=experts.decode(sample.experts),
                         )
                     )
     return trajectories
@@ -79,6 +81,7 @@ def designer_trajectories(
             weight=1.0,
             group=ROLES.index("designer"),
             temperature=settings.designer.temperature,
+            expert_tlk=experts.decode(item.sample.experts),
         )
         for (item, _), advantage in zip(scored, centred, strict=True)
     ]

@@ -317,4 +317,5 @@ def _sample(prompt: list[int], completion: Completion) -> Sample:
         trained=[False] * fixed + [True] * len(completion.tokens),
         logp=[0.0] * fixed + list(completion.logp),
         versions=[-1] * fixed + completion.token_versions,
+        experts=completion.experts,
     )

@@ -15,13 +15,15 @@ class Sample:
     """Token ids of one trajectory; ``trained``, ``logp`` and ``versions`` are aligned to them.
 
     ``logp`` is the sampler's, 0 where the token was not sampled; ``versions`` are the weights that
-    sampled it, -1 where none did (empty: nobody knows).
+    sampled it, -1 where none did (empty: nobody knows). ``experts`` are those that its tokens were
+    given, where the sampler records them (:mod:`spade_jax.sampling.experts`).
     """
 
     tokens: list[int]
     trained: list[bool]
     logp: list[float]
     versions: list[int] = dataclasses.field(default_factory=list)
+    experts: str = ""
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,28 +1,40 @@
-"""The native sampler beside transformers' batched ``generate``: same weights, one run, float32.
+"""The native sampler beside transformers' ``generate`` and a real SGLang server: one run, float32.
 
-    python tests/perf/sampler.py --json sampler.json
+    python tests/perf/sampler.py --json sampler.json           # beside transformers
+    python tests/perf/sampler.py --sglang --json sampler.json  # beside both; installs SGLang once
 
-On a mixture of experts from scratch of about 11M parameters. Both sides run every workload once to
-warm up and are then timed. ``--share 0.1`` makes everything smaller, to see that it runs.
+Same weights, on a mixture of experts from scratch of about 11M parameters (``10m``) and on
+SmolLM2-135M (``135m``). All sides run every workload once to warm up and are then timed, one after
+another. ``--share 0.1`` makes everything smaller, to see that it runs. SGLang is the stock server
+of tests/README.md with the CPU's native attention.
 """
 
 import argparse
 import asyncio
+import concurrent.futures
 import json
-import os
 import pathlib
+import signal
+import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from typing import Any, Protocol
 
+import figures
 import numpy as np
 import torch
 import transformers
+from flax import nnx
 
 from spade_jax import config
-from spade_jax.models import huggingface
+from spade_jax.models import huggingface, loading
 from spade_jax.sampling.interface import Request, SamplingParams
+from spade_jax.sampling.native import memory
 from spade_jax.sampling.native.sampler import NativeSampler
+
+sys.path.append(str(pathlib.Path(__file__).parents[1] / "sampling"))
+import real_sglang
 
 MOE = {
     "model_type": "qwen3_moe",
@@ -37,29 +49,37 @@ MOE = {
     "num_experts": 8,
     "num_experts_per_tok": 2,
     "norm_topk_prob": True,
-    "tie_word_embeddings": True,
+    "tie_word_embeddings": False,  # SGLang does not tie the head of this family
     "max_position_embeddings": 4096,
     "initializer_range": 0.06,
 }
+SIZES = ("10m", "135m")
 OBSERVATION = 40  # tokens
+CONTEXT = 2048
+IN_FLIGHT = 256
 RNG = np.random.default_rng(0)
 
 
-def tokens(count: int, length: int) -> np.ndarray:
-    """Random prompts [count, length]."""
-    return RNG.integers(0, MOE["vocab_size"], (count, length))
+class Side(Protocol):
+    """What is timed."""
+
+    def independent(self, prompts: np.ndarray, samples: int, new: int) -> None:
+        """``samples`` of every prompt."""
+
+    def turns(self, prompts: np.ndarray, lengths: np.ndarray, seen: np.ndarray) -> None:
+        """Episodes: replies of ``lengths`` [episode, turn] tokens, each followed by ``seen``."""
 
 
 class Ours:
     """The native sampler."""
 
-    def __init__(self, folder: str, slots: int):
-        settings = config.Sampler(slots=slots, context=2048, cache_mb=2048)
+    def __init__(self, folder: str):
+        settings = config.Sampler(slots=IN_FLIGHT, context=CONTEXT, cache_mb=3072)
         model = huggingface.load(folder, config.Model(experts="blocks"))
-        self._sampler, self._calls = NativeSampler(model, settings, 0), 0
+        self.architecture, self._calls = model.config, 0
+        self._sampler = NativeSampler(model, settings, 0)
 
     def independent(self, prompts: np.ndarray, samples: int, new: int) -> None:
-        """``samples`` of every prompt."""
         self._calls += 1
         requests = [
             Request(prompt.tolist(), SamplingParams(new), f"{self._calls}/{i}/{n}")
@@ -69,7 +89,7 @@ class Ours:
         asyncio.run(self._sampler.generate(requests))
 
     def turns(self, prompts: np.ndarray, lengths: np.ndarray, seen: np.ndarray) -> None:
-        """Episodes, each at its own pace."""
+        """Each at its own pace."""
         self._calls += 1
         call = self._calls
 
@@ -88,13 +108,15 @@ class Ours:
         asyncio.run(episodes())
 
 
-class Theirs:
-    """Transformers: one batch, keys and values kept between turns."""
+class Transformers:
+    """One batch, keys and values kept between turns."""
 
-    def __init__(self, model: transformers.PreTrainedModel):
-        self._model = model
+    def __init__(self, folder: str):
+        self._model = transformers.AutoModelForCausalLM.from_pretrained(
+            folder, dtype=torch.float32
+        ).eval()
 
-    def _generate(self, ids: torch.Tensor, mask: torch.Tensor, new: int, cache=None):
+    def _generate(self, ids: torch.Tensor, mask: torch.Tensor, new: int, cache: Any = None) -> Any:
         with torch.no_grad():
             return self._model.generate(
                 ids,
@@ -109,12 +131,11 @@ class Theirs:
             )
 
     def independent(self, prompts: np.ndarray, samples: int, new: int) -> None:
-        """As :meth:`Ours.independent`."""
         ids = torch.tensor(prompts.repeat(samples, axis=0))
         self._generate(ids, torch.ones_like(ids), new)
 
     def turns(self, prompts: np.ndarray, lengths: np.ndarray, seen: np.ndarray) -> None:
-        """All episodes in step: a turn takes as long as its longest reply, the rest is masked."""
+        """All in step: a turn takes as long as its longest reply, the rest is masked."""
         ids = torch.tensor(prompts)
         mask, cache = torch.ones_like(ids), transformers.DynamicCache(config=self._model.config)
         for turn in range(lengths.shape[1]):
@@ -127,65 +148,179 @@ class Theirs:
             mask = torch.cat([mask, real.long(), torch.ones_like(observation)], 1)
 
 
-def seconds(work: Callable[[Ours | Theirs], None], side: Ours | Theirs) -> float:
-    """Of a second run; the first compiles."""
-    work(side)
-    start = time.perf_counter()
-    work(side)
-    return time.perf_counter() - start
+class SGLang:
+    """Requests of one token list each, as many at once as there are; its prefix cache is on."""
+
+    def __init__(self, folder: str, log: pathlib.Path):
+        flags = ("--skip-tokenizer-init", "--max-total-tokens", 81920)
+        flags += ("--max-running-requests", IN_FLIGHT)
+        self._server = real_sglang.RealSGLang(folder, log, flags, threads=torch.get_num_threads())
+        self._threads = concurrent.futures.ThreadPoolExecutor(IN_FLIGHT)
+
+    def close(self) -> None:
+        self._threads.shutdown()
+        self._server.kill()
+
+    def _drawn(self, tokens: list[int], new: int) -> list[int]:
+        params = {"max_new_tokens": new, "temperature": 1.0, "ignore_eos": True}
+        body = {"input_ids": tokens, "sampling_params": params, "return_logprob": True}
+        status, answer = real_sglang.call(self._server.url, "/generate", body)
+        if status != 200 or len(answer["output_ids"]) != new:
+            raise RuntimeError(f"SGLang answered {status}: {str(answer)[:300]}")
+        return answer["output_ids"]
+
+    def independent(self, prompts: np.ndarray, samples: int, new: int) -> None:
+        each = [prompt.tolist() for prompt in prompts for _ in range(samples)]
+        list(self._threads.map(lambda tokens: self._drawn(tokens, new), each))
+
+    def turns(self, prompts: np.ndarray, lengths: np.ndarray, seen: np.ndarray) -> None:
+        def episode(index: int) -> None:
+            so_far = prompts[index].tolist()
+            for turn, length in enumerate(lengths[index]):
+                drawn = self._drawn(so_far, int(length))
+                so_far = so_far + drawn + seen[index, turn].tolist()
+
+        list(self._threads.map(episode, range(len(prompts))))
 
 
-def compare(ours: Ours, theirs: Theirs, share: float) -> dict[str, dict]:
-    """Tokens a second of both, by workload."""
+class Workload:
+    """Tokens to draw, and how.
+
+    Attributes:
+      tokens: drawn in all.
+      in_flight: sequences at one time.
+      cached: tokens of a sequence, on average while it is drawn.
+    """
+
+    def __init__(self, tokens: int, in_flight: int, cached: float, run: Callable[[Side], None]):
+        self.tokens, self.in_flight, self.cached, self._run = tokens, in_flight, cached, run
+
+    def rate(self, side: Side) -> float:
+        """Tokens a second of a second run; the first compiles."""
+        self._run(side)
+        start = time.perf_counter()
+        self._run(side)
+        return self.tokens / (time.perf_counter() - start)
+
+
+def drawn(vocabulary: int, count: int, length: int) -> np.ndarray:
+    """Random prompts [count, length]."""
+    return RNG.integers(0, vocabulary, (count, length))
+
+
+def episodes(vocabulary: int, count: int, prompt: int) -> Workload:
+    """Five turns with observations, replies of 8 to 64 tokens."""
+    lengths = RNG.integers(8, 65, (count, 5))
+    seen = drawn(vocabulary, count * 5, OBSERVATION).reshape(count, 5, OBSERVATION)
+    start = drawn(vocabulary, count, prompt)
+    cached = prompt + 2.5 * (36 + OBSERVATION)
+    return Workload(
+        int(lengths.sum()), count, cached, lambda side: side.turns(start, lengths, seen)
+    )
+
+
+def workloads(vocabulary: int, share: float) -> Iterator[tuple[str, Workload]]:
+    """``groups``, ``multi_turn`` and ``one_prompt``."""
 
     def some(count: int) -> int:
         return max(2, round(count * share))
 
-    groups, long = tokens(some(16), some(200)), tokens(1, some(1024))
-    episodes = some(64)
-    lengths = RNG.integers(8, 65, (episodes, 5))
-    seen = tokens(episodes * 5, OBSERVATION).reshape(episodes, 5, OBSERVATION)
-    start = tokens(episodes, some(200))
-    samples = some(16)
-    workloads = {
-        "groups": (
-            groups.shape[0] * samples * 64,
-            lambda side: side.independent(groups, samples, 64),
+    groups, long = drawn(vocabulary, some(16), some(200)), drawn(vocabulary, 1, some(1024))
+    samples, many = some(16), some(32)
+    count = len(groups) * samples
+    yield (
+        "groups",
+        Workload(
+            count * 64, count, some(200) + 32, lambda side: side.independent(groups, samples, 64)
         ),
-        "multi_turn": (int(lengths.sum()), lambda side: side.turns(start, lengths, seen)),
-        "one_prompt": (some(32) * 64, lambda side: side.independent(long, some(32), 64)),
-    }
-    figures = {}
-    for name, (count, work) in workloads.items():
-        conditions = {"cores": len(os.sched_getaffinity(0)), "load": os.getloadavg()[0]}
-        mine, other = (count / seconds(work, side) for side in (ours, theirs))
-        figures[f"{name}_vs_transformers_10m_float32"] = {
-            "ours": mine,
-            "theirs": other,
-            "ratio": mine / other,
-            "unit": "tokens/s",
-            "conditions": conditions | {"tokens": count},
-        }
-    return figures
+    )
+    yield "multi_turn", episodes(vocabulary, some(64), some(200))
+    yield (
+        "one_prompt",
+        Workload(many * 64, many, some(1024) + 32, lambda side: side.independent(long, many, 64)),
+    )
+
+
+def bandwidth() -> float:
+    """Bytes a second that all cores read from memory."""
+    x = torch.ones(64 * 2**20)
+    x.sum()
+    start = time.perf_counter()
+    for _ in range(4):
+        x.sum()
+    return 4 * x.nbytes / (time.perf_counter() - start)
+
+
+def write_weights(size: str, folder: str) -> None:
+    """In Hugging Face format."""
+    if size == "135m":
+        model, tokenizer = loading.load(config.Model(source="smollm2"), 0)
+        huggingface.save(folder, model.config, nnx.state(model), tokenizer, "float32")
+        return
+    torch.manual_seed(0)
+    settings = transformers.AutoConfig.for_model(**MOE)
+    transformers.AutoModelForCausalLM.from_config(settings, dtype=torch.float32).save_pretrained(
+        folder
+    )
+
+
+def compare(size: str, share: float, sglang: bool) -> Iterator[tuple[str, dict]]:
+    """Figures of one model."""
+    with tempfile.TemporaryDirectory() as place:
+        folder = f"{place}/weights"
+        write_weights(size, folder)
+        ours = Ours(folder)
+        sides: dict[str, Any] = {"transformers": Transformers(folder)}
+        if sglang:
+            sides["sglang"] = SGLang(folder, pathlib.Path(place, "log"))
+        try:
+            yield from _figures(size, share, ours, sides)
+        finally:
+            if sglang:
+                sides["sglang"].close()
+
+
+def _figures(
+    size: str, share: float, ours: Ours, sides: dict[str, Side]
+) -> Iterator[tuple[str, dict]]:
+    vocabulary, settings = ours.architecture.vocabulary, config.Config()
+    reads, held = bandwidth(), memory.sampler_bytes(ours.architecture, settings)
+    token = memory.token_bytes(ours.architecture, settings)
+    for name, work in workloads(vocabulary, share):
+        mine = work.rate(ours)
+        facts = {"tokens": work.tokens, "in_flight": work.in_flight, "share": share}
+        for side, them in sides.items():
+            figure = figures.rate(mine, work.rate(them), "tokens/s", figures.conditions(**facts))
+            yield f"{name}_vs_{side}_{size}_float32", figure
+        step = held["weights"] + work.in_flight * work.cached * token
+        ceiling = work.in_flight * reads / step
+        facts |= {"gigabytes_per_second": round(reads / 1e9, 1)}
+        figure = figures.rate(mine, ceiling, "tokens/s", figures.conditions(**facts))
+        yield f"report_{name}_vs_bandwidth_{size}_float32", figure
+    counts, prompt = [max(16, round(IN_FLIGHT * share)), 8], max(2, round(200 * share))
+    costs = [1 / episodes(vocabulary, count, prompt).rate(ours) for count in counts]
+    facts = {"in_flight": counts, "share": share}
+    figure = figures.cost(*costs, "s/token", figures.conditions(**facts))
+    yield f"multi_turn_many_vs_few_in_flight_{size}_float32", figure
 
 
 def main() -> None:
-    """Prints the figures and writes them where asked."""
+    """Prints the figures and writes them where asked, after each model."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--json", help="file to write the figures to")
+    parser.add_argument("--json", type=pathlib.Path, help="file to write the figures to")
     parser.add_argument("--share", type=float, default=1.0, help="of the work")
-    parser.add_argument("--slots", type=int, default=256, help="sequences decoded together")
+    parser.add_argument("--sizes", nargs="+", default=SIZES, choices=SIZES)
+    parser.add_argument("--sglang", action="store_true", help="beside a real SGLang server too")
     arguments = parser.parse_args()
-    torch.manual_seed(0)
-    settings = transformers.AutoConfig.for_model(**MOE)
-    model = transformers.AutoModelForCausalLM.from_config(settings, dtype=torch.float32).eval()
-    with tempfile.TemporaryDirectory() as folder:
-        model.save_pretrained(folder)
-        figures = compare(Ours(folder, arguments.slots), Theirs(model), arguments.share)
-    text = json.dumps(figures, indent=2)
-    print(text)
-    if arguments.json:
-        pathlib.Path(arguments.json).write_text(text + "\n")
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # not without the server
+    made: dict[str, dict] = {}
+    for size in arguments.sizes:
+        for name, figure in compare(size, arguments.share, arguments.sglang):
+            made[name] = figure
+            print(f"{name}: {figure['ratio']}", file=sys.stderr, flush=True)
+            if arguments.json:  # an interrupted run leaves what it has
+                arguments.json.write_text(json.dumps(made, indent=2) + "\n")
+    figures.write(made, arguments.json)
 
 
 if __name__ == "__main__":

@@ -17,10 +17,14 @@ STARTING = 900  # seconds, most of them imports
 
 
 class RealSGLang:
-    """Serves the model of a folder; can be killed, and started again at the same address."""
+    """Serves the model of a folder; can be killed, and started again at the same address.
 
-    def __init__(self, folder, log):
+    ``flags`` come after, and so instead of, those of the tests.
+    """
+
+    def __init__(self, folder, log, flags=(), threads=1):
         self._folder, self._log = folder, log
+        self._flags, self._threads = flags, threads
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             self._port = probe.getsockname()[1]
@@ -37,8 +41,10 @@ class RealSGLang:
             *("--device", "cpu", "--attention-backend", "torch_native", "--dtype", "float32"),
             *("--host", "127.0.0.1", "--port", self._port, "--skip-server-warmup"),
             *("--sleep-on-idle", "--max-total-tokens", 8192, "--max-running-requests", 16),
+            *self._flags,
         ]
-        quiet = {"CUDA_VISIBLE_DEVICES": "", "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"}
+        quiet = {"CUDA_VISIBLE_DEVICES": "", "HF_HUB_OFFLINE": "1"}
+        quiet["OMP_NUM_THREADS"] = str(self._threads)
         self._process = subprocess.Popen(
             [str(word) for word in command],
             stdout=self._log.open("a"),

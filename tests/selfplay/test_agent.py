@@ -9,12 +9,13 @@ from spade_jax import config
 from spade_jax.learner.step import Learner
 from spade_jax.models.config import ModelConfig
 from spade_jax.models.transformer import build
+from spade_jax.sampling.interface import Completion
 from spade_jax.sampling.native.sampler import NativeSampler
 from spade_jax.sampling.rendering import Renderer
 from spade_jax.sandbox.faults import EnvironmentFault, HostFault
 from spade_jax.sandbox.host import EnvironmentHost, StepResult
 from spade_jax.selfplay import batch
-from spade_jax.selfplay.agent import Agent, Episode
+from spade_jax.selfplay.agent import Agent, Conversation, Episode
 from spade_jax.selfplay.state import Environment, Sample
 from tests.sampling import tokenizers_for_tests
 
@@ -94,6 +95,17 @@ def test_exactly_the_sampled_tokens_are_trained_with_their_log_probs(renderer, s
     assert {request.session for request in sampler.requests} == {episode.uid}
     assert len(prompts) == 3
     assert sampler.released == [episode.uid]
+
+
+def test_a_dialogue_has_the_experts_of_its_last_message(renderer):
+    """A completion names those of all tokens before it too."""
+    conversation = Conversation(renderer, [{"role": "user", "content": "a"}])
+    for recorded in ("first", "second"):
+        conversation.sampled(Completion([1], [-0.5], "stop", 0, experts=recorded))
+        conversation.observed([{"role": "user", "content": "b"}])
+    (sample,) = conversation.samples
+    assert sample.experts == "second"
+    assert sum(sample.trained) == 2
 
 
 def test_the_hint_is_all_that_differs(renderer, scripted):

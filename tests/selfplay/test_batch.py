@@ -1,13 +1,16 @@
 """What the learner gets: every episode once, both roles at their scale."""
 
 import dataclasses
+import json
 
+import numpy as np
 import pytest
 
 from spade_jax import config
+from spade_jax.sampling import experts
 from spade_jax.selfplay import batch
 from spade_jax.selfplay.agent import Episode, Turn
-from spade_jax.selfplay.state import Environment, Invalid, Sample
+from spade_jax.selfplay.state import Environment, Invalid, Sample, State
 
 PAPER = config.Config(learner=config.Learner(role_weighting="paper"))
 BALANCED = config.Config(learner=config.Learner(role_weighting="balanced"))
@@ -54,6 +57,23 @@ def test_an_episode_of_many_samples_counts_once():
 def test_turns_without_a_sampled_token_carry_nothing():
     (trajectory,) = batch.agent_trajectories([episode("a", 1.0, (0, 5))], PAPER)
     assert trajectory.weight == 1.0
+
+
+def test_recorded_experts_go_with_the_tokens():
+    """Of both roles, also after a checkpoint; where none are recorded there are none."""
+    ids = np.arange(10).reshape(5, 1, 2)
+    recorded = dataclasses.replace(sample(4), experts=experts.encode(ids))
+    played = [episode("a", 1.0), episode("a", 0.0)]
+    played[0].samples[:] = [recorded]
+    first, second = batch.agent_trajectories(played, PAPER)
+    np.testing.assert_array_equal(first.expert_tlk, ids)
+    assert second.expert_tlk is None
+    state = State.fresh(config.Memory())
+    state.parked += [Invalid("Optimization", 0, recorded), environment("a")]
+    due = State.from_json(json.loads(json.dumps(state.to_json())), config.Memory()).parked
+    first, second = batch.designer_trajectories(due, [0.0, 1.0], [], PAPER)
+    np.testing.assert_array_equal(first.expert_tlk, ids)
+    assert second.expert_tlk is None
 
 
 def test_designers_and_refused_programs_are_centred_together_and_scaled():

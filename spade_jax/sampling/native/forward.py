@@ -16,15 +16,25 @@ import jax
 import jax.numpy as jnp
 from flax import nnx
 
+from spade_jax.models import sharding
 from spade_jax.models.transformer import Block, Transformer
 from spade_jax.sampling.native.draw import Array, Draw, draw
 
 KV = tuple[jax.Array, jax.Array]
-Pools = list[KV]  # one (k, v) a layer, each [pages, page size, kv heads, channels]
+Cached = tuple[jax.Array, ...]  # keys, values and, where experts are recorded, their ids
+Pools = list[Cached]
+"""One a layer: k and v [pages, page size, kv heads, channels], ids int16 [pages, page size, k].
+
+Ids lie in pages beside keys and values, so whatever is shared, copied, kept or computed again has
+the right ones."""
+POOL_AXES = (None, None, "kv_heads", None)
 
 
 class Weights(typing.NamedTuple):
-    """Parameters as decoding reads them: one tree a layer, since slicing stacked ones copies."""
+    """Parameters as decoding reads them: one tree a layer, since slicing stacked ones copies.
+
+    Matrices and biases are in compute dtype, to which the model would cast them at every use.
+    """
 
     outer: nnx.State
     layers: list[nnx.State]
@@ -80,6 +90,7 @@ class Forward:
     Attributes:
       graph: of the whole model; ``outer`` of the model without its layers, ``block`` of a layer.
       page_size: tokens of a page.
+      recorded: experts of a token that are kept in each layer; 0 = none.
     """
 
     graph: nnx.GraphDef
@@ -90,10 +101,16 @@ class Forward:
     channels: int
     dtype: jnp.dtype
     page_size: int
+    recorded: int
 
     @classmethod
-    def of(cls, graph: nnx.GraphDef, params: typing.Any, page_size: int) -> "Forward":
-        """From ``nnx.split(model)``; of the parameters only the shapes are read."""
+    def of(
+        cls, graph: nnx.GraphDef, params: typing.Any, page_size: int, record: bool = False
+    ) -> "Forward":
+        """From ``nnx.split(model)``; of the parameters only the shapes are read.
+
+        ``record``: keep the ids of the experts of each token, if there are any.
+        """
 
         def kv_of_one(params):
             model = nnx.merge(graph, params)
@@ -105,26 +122,55 @@ class Forward:
         block, layers = nnx.split(model.layers)[0], model.config.layers
         outer = nnx.split(_without_layers(model))[0]
         kv_heads, channels = k_btkc.shape[2:]
-        return cls(graph, outer, block, layers, kv_heads, channels, k_btkc.dtype, page_size)
+        config, dtype = model.config, k_btkc.dtype
+        recorded = config.experts_per_token if record and config.experts else 0
+        return cls(graph, outer, block, layers, kv_heads, channels, dtype, page_size, recorded)
 
-    def token_bytes(self) -> int:
-        """Bytes of cache that one position takes in all layers."""
-        return 2 * self.layers * self.kv_heads * self.channels * self.dtype.itemsize
+    def token_bytes(self, tensor: int = 1) -> int:
+        """Bytes of cache that one position takes in all layers, of ``tensor`` devices on each."""
+        heads = 2 * self.kv_heads * self.channels * self.dtype.itemsize // tensor
+        return self.layers * (heads + 2 * self.recorded)
 
     def pools(self, pages: int) -> Pools:
-        """Empty cache."""
+        """Empty cache, on the mesh of ``jax.set_mesh`` where one is set."""
         shape = (pages, self.page_size, self.kv_heads, self.channels)
-        return [
-            (jnp.zeros(shape, self.dtype), jnp.zeros(shape, self.dtype)) for _ in range(self.layers)
-        ]
+        return [self._pool(shape) for _ in range(self.layers)]
+
+    @functools.partial(jax.jit, static_argnums=(0, 1))
+    def _pool(self, shape: tuple[int, ...]) -> Cached:
+        k, v = (_in_pool(jnp.zeros(shape, self.dtype)) for _ in range(2))
+        if not self.recorded:
+            return k, v
+        return k, v, _in_pool(jnp.zeros((*shape[:2], self.recorded), jnp.int16))
 
     @functools.partial(jax.jit, static_argnums=0)
     def weights(self, params: typing.Any) -> Weights:
         """A copy of the parameters in the form that decoding reads."""
+        return self.cut(params)
+
+    def cut(self, params: typing.Any) -> Weights:
+        """:meth:`weights`, for a ``jit`` of the caller's own."""
         model = nnx.merge(self.graph, params)
         layers = [nnx.split(model.layer(index))[1] for index in range(self.layers)]
         outer = nnx.split(_without_layers(model))[1]
-        return Weights(jax.tree.map(jnp.copy, outer), layers)
+        cast = Weights(self._cast(outer), [self._cast(layer) for layer in layers])
+        return Weights(jax.tree.map(jnp.copy, cast.outer), cast.layers)
+
+    def _cast(self, state: nnx.State) -> nnx.State:
+        """In compute dtype, but for what the model uses in float32: norms and the router."""
+
+        def cast(path, variable):
+            if path[-1] == "router" or str(path[-1]).endswith("norm"):
+                return variable
+            return variable.replace(variable.get_value().astype(self.dtype))
+
+        return nnx.from_flat_state([(p, cast(p, v)) for p, v in nnx.to_flat_state(state)])
+
+    def _ids(self, expert_btk: jax.Array | None) -> list[jax.Array]:
+        """What is kept of the experts of a layer, beside its keys and values."""
+        if expert_btk is None or not self.recorded:
+            return []
+        return [expert_btk.astype(jnp.int16)]
 
     def _model(self, weights: Weights) -> tuple[Transformer, list[Block]]:
         return (
@@ -135,7 +181,12 @@ class Forward:
     @functools.partial(jax.jit, static_argnums=0, donate_argnames="pools")
     def copy(self, pools: Pools, from_p: Array, to_p: Array) -> Pools:
         """The pools with some pages copied to others; a place past the end is nowhere."""
-        return jax.tree.map(lambda x: x.at[to_p].set(x[from_p], mode="drop"), pools)
+        return jax.tree.map(lambda x: _in_pool(x.at[to_p].set(x[from_p], mode="drop")), pools)
+
+    @functools.partial(jax.jit, static_argnums=0)
+    def experts(self, pools: Pools, page_p: Array) -> jax.Array:
+        """Ids int16 [positions of the pages, layers, k] of the experts recorded."""
+        return jnp.stack([ids[page_p].reshape(-1, self.recorded) for *_, ids in pools], axis=1)
 
     @functools.partial(jax.jit, static_argnums=0, donate_argnames="pools")
     def prefill(self, weights: Weights, pools: Pools, batch: Prefill) -> Pools:
@@ -147,13 +198,16 @@ class Forward:
         fresh_tt = step_t[:, None] >= step_t
 
         def forward(cached):
-            h_rtd = model.embed(batch.token_rt)
+            h_rtd = _everywhere(model.embed(batch.token_rt))
             fresh = []
             for block, old in zip(blocks, cached, strict=True):
                 q_rthc, k, v = block.qkv(h_rtd, position_rt)
-                fresh.append((k.swapaxes(1, 2), v.swapaxes(1, 2)))
-                o_rthc = _attend(q_rthc, old, batch.start_r, fresh[-1], fresh_tt)
-                h_rtd = block.feed_forward(block.attention_output(h_rtd, o_rthc), valid_rt)
+                new = k.swapaxes(1, 2), v.swapaxes(1, 2)
+                o_rthc = _attend(q_rthc, old, batch.start_r, new, fresh_tt)
+                h_rtd = _everywhere(block.attention_output(h_rtd, o_rthc))
+                h_rtd, expert_rtk = block.feed_forward(h_rtd, valid_rt)
+                h_rtd = _everywhere(h_rtd)
+                fresh.append((*new, *self._ids(expert_rtk)))
             return fresh
 
         def nothing(_):
@@ -179,23 +233,26 @@ class Forward:
         head_vd = model.head()
         rows, steps = batch.write_bs.shape
         cached = [_gather(pool, batch.page_bp) for pool in pools]
-        empty = jnp.zeros((rows, self.kv_heads, steps, self.channels), self.dtype)
+        kv = jnp.zeros((rows, self.kv_heads, steps, self.channels), self.dtype)
+        empty: Cached = (kv, kv)
+        if self.recorded:
+            empty = (kv, kv, jnp.zeros((rows, steps, self.recorded), jnp.int16))
 
         def step(carry):
             s, token_b, live_b, count_b, fresh, token_bs, logp_bs = carry
             position_b1 = (batch.start_b + s)[:, None]
-            h_b1d = model.embed(token_b[:, None])
+            h_b1d = _everywhere(model.embed(token_b[:, None]))
             seen_1s = (jnp.arange(steps) <= s)[None]
             written = []
             for block, old, new in zip(blocks, cached, fresh, strict=True):
                 q_b1hc, k, v = block.qkv(h_b1d, position_b1)
-                new = tuple(
-                    _put(old, x.swapaxes(1, 2), s, 2) for old, x in zip(new, (k, v), strict=True)
-                )
-                written.append(new)
-                o_b1hc = _attend(q_b1hc, old, batch.start_b, new, seen_1s)
-                h_b1d = block.attention_output(h_b1d, o_b1hc)
-                h_b1d = block.feed_forward(h_b1d, live_b[:, None])
+                kv = _put(new[0], k.swapaxes(1, 2), s, 2), _put(new[1], v.swapaxes(1, 2), s, 2)
+                o_b1hc = _attend(q_b1hc, old, batch.start_b, kv, seen_1s)
+                h_b1d = _everywhere(block.attention_output(h_b1d, o_b1hc))
+                h_b1d, expert_b1k = block.feed_forward(h_b1d, live_b[:, None])
+                h_b1d = _everywhere(h_b1d)
+                ids = [_put(new[2], x_b1k, s, 1) for x_b1k in self._ids(expert_b1k)]
+                written.append((*kv, *ids))
             h_bd = model.final_norm(h_b1d)[:, 0]
             logit_bv = jnp.einsum(
                 "bd,vd->bv", h_bd, head_vd.astype(h_bd.dtype), preferred_element_type=jnp.float32
@@ -212,7 +269,7 @@ class Forward:
             jnp.asarray(batch.token_b),
             batch.limit_b > 0,
             jnp.zeros(rows, jnp.int32),
-            [(empty, empty) for _ in blocks],
+            [empty for _ in blocks],
             jnp.zeros((rows, steps), jnp.int32),
             jnp.zeros((rows, steps), jnp.float32),
         )
@@ -229,30 +286,43 @@ def _without_layers(model: Transformer) -> Transformer:
     return model
 
 
+def _everywhere(h_btd: jax.Array) -> jax.Array:
+    """Hidden states whole on every device: their rows are too few to split."""
+    return sharding.constrain(h_btd, None, None, None)
+
+
 def _put(x: jax.Array, new: jax.Array, step: jax.Array, axis: int) -> jax.Array:
     return jax.lax.dynamic_update_slice_in_dim(x, new, step, axis)
 
 
-def _gather(pool: KV, page_bp: Array) -> KV:
+def _in_pool(x: jax.Array) -> jax.Array:
+    """An array of the cache where it belongs: keys and values over their heads, ids everywhere."""
+    return sharding.constrain(x, *(POOL_AXES if x.ndim == len(POOL_AXES) else [None] * x.ndim))
+
+
+def _gather(pool: Cached, page_bp: Array) -> KV:
     """Keys and values of each row's pages as k_bknc, v_bknc."""
     rows, pages = page_bp.shape
 
     def get(x):
         _, size, kv_heads, channels = x.shape
         paged = x[page_bp].transpose(0, 3, 1, 2, 4)
-        return paged.reshape(rows, kv_heads, pages * size, channels)
+        paged = paged.reshape(rows, kv_heads, pages * size, channels)
+        return sharding.constrain(paged, None, "kv_heads", None, None)
 
     return get(pool[0]), get(pool[1])
 
 
-def _scatter(pool: KV, fresh: KV, write_bs: Array) -> KV:
-    """The pool with the fresh k_bksc, v_bksc at their places; places past the end are dropped."""
+def _scatter(pool: Cached, fresh: Cached, write_bs: Array) -> Cached:
+    """The pool with the fresh k_bksc, v_bksc and ids_bsk at their places; those past the end are
+    dropped."""
 
     def put(x, new):
         flat = x.reshape(-1, *x.shape[2:])
-        return flat.at[write_bs].set(new.swapaxes(1, 2), mode="drop").reshape(x.shape)
+        return _in_pool(flat.at[write_bs].set(new, mode="drop").reshape(x.shape))
 
-    return put(pool[0], fresh[0]), put(pool[1], fresh[1])
+    fresh = (fresh[0].swapaxes(1, 2), fresh[1].swapaxes(1, 2), *fresh[2:])
+    return tuple(put(x, new) for x, new in zip(pool, fresh, strict=True))
 
 
 def _attend(

@@ -24,11 +24,15 @@ from flax import nnx
 
 from spade_jax import config as settings_
 from spade_jax.models.transformer import Transformer
-from spade_jax.sampling import weights
+from spade_jax.sampling import experts
 from spade_jax.sampling.interface import Completion, Request, SamplingParams
-from spade_jax.sampling.native.draw import Draw, noise_key
-from spade_jax.sampling.native.forward import Decode, Forward, Prefill, Weights
+from spade_jax.sampling.native import batches, memory
+from spade_jax.sampling.native.batches import MAX_STOP_IDS
+from spade_jax.sampling.native.draw import noise_key
+from spade_jax.sampling.native.forward import Forward, Weights
+from spade_jax.sampling.native.memory import PAGE_SIZE
 from spade_jax.sampling.native.pages import Pages
+from spade_jax.sampling.native.replica import Replica
 from spade_jax.sampling.native.scheduler import (
     CopyPlan,
     DecodePlan,
@@ -38,9 +42,6 @@ from spade_jax.sampling.native.scheduler import (
     Shapes,
 )
 
-PAGE_SIZE = 16  # tokens
-MAX_STOP_IDS = 16
-
 
 class NativeSampler:
     """A Sampler that runs the policy's own model."""
@@ -48,22 +49,19 @@ class NativeSampler:
     def __init__(self, model: Transformer, settings: settings_.Sampler, seed: int):
         """
         Args:
-          model: architecture and first weights (version 0), copied to the first device.
+          model: architecture and first weights (version 0), which are copied.
           seed: of all draws.
 
         Raises:
           ValueError: the cache cannot hold one sequence of ``settings.context`` tokens.
+          ModelError: the model does not divide over this process's devices.
         """
         graphdef, params = nnx.split(model)
-        self._place = jax.local_devices()[0]
-        params = weights.on_device(params, self._place)
-        self._forward = Forward.of(graphdef, params, PAGE_SIZE)
+        devices = jax.local_devices()[: None if settings.hosts_per_replica else 1]
+        self._replica = Replica.of(model.config, devices)
+        self._forward = Forward.of(graphdef, params, PAGE_SIZE, settings.replay_experts)
         self._vocabulary, self._context = model.config.vocabulary, settings.context
-        page_bytes = PAGE_SIZE * self._forward.token_bytes()
-        pages = min(
-            settings.cache_mb * 2**20 // page_bytes,
-            2 * settings.slots * -(-settings.context // PAGE_SIZE),
-        )
+        pages = memory.cache_pages(settings, self._forward.token_bytes())
         if pages * PAGE_SIZE < settings.context:
             need = -(-settings.context * self._forward.token_bytes() // 2**20)
             raise ValueError(
@@ -77,8 +75,8 @@ class NativeSampler:
         self._scheduler = Scheduler(
             Pages(pages, PAGE_SIZE), shapes, settings.slots, settings.decode_steps
         )
-        self._pools = jax.device_put(self._forward.pools(pages), self._place)
-        self._weights = self._forward.weights(params)
+        self._pools = self._replica.pools(self._forward, pages)
+        self._weights = self._replica.weights(self._forward, params)
         self.version = 0
         self._arrived: tuple[Weights, int] | None = None  # weights that wait for a call to end
         self._held: list[Sequence] = []  # requests that wait for those weights
@@ -131,8 +129,7 @@ class NativeSampler:
         Every cached prefix is dropped when they begin. Of several updates that wait, the last
         counts.
         """
-        decoding = self._forward.weights(weights.on_device(params, self._place))
-        self._arrived = decoding, version
+        self._arrived = self._replica.weights(self._forward, params), version
         if not self._answers:
             self._swap()
 
@@ -148,16 +145,24 @@ class NativeSampler:
     def warm_up(self) -> None:
         """Compiles every shape, so that nothing compiles later."""
         shapes = self._scheduler.shapes
-        with self._device:
+        with self._device, self._replica.entered():
             self._run_copy(CopyPlan([]))
             for shape in shapes.prefills():
                 self._run_prefill(PrefillPlan([], [], *shape))
             for rows, pages in shapes.decodes():
                 self._run_decode(DecodePlan([], rows, pages))
+            if self._forward.recorded:
+                for pages in shapes.pages:
+                    self._forward.experts(self._pools, np.zeros(pages, np.int32))
 
     def compiled(self) -> int:
         """Programs compiled so far, in this process."""
-        programs: list[typing.Any] = [Forward.copy, Forward.prefill, Forward.decode]
+        programs: list[typing.Any] = [
+            Forward.copy,
+            Forward.prefill,
+            Forward.decode,
+            Forward.experts,
+        ]
         return sum(program._cache_size() for program in programs)
 
     async def _drive(self) -> None:
@@ -170,7 +175,7 @@ class NativeSampler:
                     self._finish(plan.sequences)
         except BaseException as error:
             with self._device:
-                self._pools = self._forward.pools(self._scheduler.pages.count)
+                self._pools = self._replica.pools(self._forward, self._scheduler.pages.count)
                 self._scheduler.clear()
             if self._arrived:
                 self._held.clear()
@@ -215,13 +220,24 @@ class NativeSampler:
                     reason,
                     sequence.versions[-1],
                     versions=sequence.versions,
+                    experts=self._experts(sequence) if self._forward.recorded else "",
                 )
             )
             self._scheduler.finish(sequence)
             del self._answers[sequence]
 
+    def _experts(self, sequence: Sequence) -> str:
+        """Of the tokens that are cached: all but the last."""
+        pages = self._scheduler.shapes.length(sequence.cached, PAGE_SIZE)
+        page_p = np.zeros(pages, np.int32)
+        used = sequence.pages[:pages]
+        page_p[: len(used)] = used
+        with self._device, self._replica.entered():
+            expert_tlk = np.asarray(self._forward.experts(self._pools, page_p))
+        return experts.encode(expert_tlk[: sequence.cached])
+
     def _run(self, plan: CopyPlan | PrefillPlan | DecodePlan) -> None:
-        with self._device:
+        with self._device, self._replica.entered():
             if isinstance(plan, CopyPlan):
                 self._run_copy(plan)
             elif isinstance(plan, PrefillPlan):
@@ -237,29 +253,14 @@ class NativeSampler:
         self._pools = self._forward.copy(self._pools, from_p, to_p)
 
     def _run_prefill(self, plan: PrefillPlan) -> None:
-        batch = self._prefill_batch(plan)
+        batch = batches.prefill(plan, self._scheduler.pages.count)
         self._pools = self._forward.prefill(self._weights, self._pools, batch)
         for sequence, count in zip(plan.sequences, plan.counts, strict=True):
             sequence.cached += count
 
-    def _prefill_batch(self, plan: PrefillPlan) -> Prefill:
-        batch = Prefill(
-            token_rt=np.zeros((plan.rows, plan.chunk), np.int32),
-            count_r=np.zeros(plan.rows, np.int32),
-            start_r=np.zeros(plan.rows, np.int32),
-            page_rp=np.zeros((plan.rows, plan.pages), np.int32),
-            write_rt=np.full((plan.rows, plan.chunk), self._nowhere, np.int32),
-        )
-        for row, (sequence, count) in enumerate(zip(plan.sequences, plan.counts, strict=True)):
-            start = sequence.cached
-            batch.token_rt[row, :count] = sequence.tokens[start : start + count]
-            batch.count_r[row], batch.start_r[row] = count, start
-            _fill_pages(batch.page_rp[row], sequence.pages)
-            batch.write_rt[row, :count] = _places(sequence.pages, start, count)
-        return batch
-
     def _run_decode(self, plan: DecodePlan) -> None:
-        batch = self._decode_batch(plan)
+        steps = self._settings.decode_steps
+        batch = batches.decode(plan, steps, self._scheduler.pages.count)
         self._pools, *drawn = self._forward.decode(self._weights, self._pools, batch)
         token_bs, logp_bs, count_b = jax.device_get(drawn)
         for row, sequence in enumerate(plan.sequences):
@@ -269,42 +270,6 @@ class NativeSampler:
             sequence.versions += [self.version] * count
             sequence.cached += count
             sequence.served += 1
-
-    def _decode_batch(self, plan: DecodePlan) -> Decode:
-        rows, steps = plan.rows, self._settings.decode_steps
-        params = [sequence.request.params for sequence in plan.sequences]
-        how = Draw(
-            key_bc=np.zeros((rows, 2), np.uint32),
-            temperature_b=_column([p.temperature for p in params], rows, np.float32),
-            top_p_b=_column([p.top_p for p in params], rows, np.float32, 1.0),
-            min_p_b=_column([p.min_p for p in params], rows, np.float32),
-            top_k_b=_column([p.top_k for p in params], rows, np.int32),
-            noisy=np.bool_(any(p.temperature > 0 for p in params)),
-            truncated=np.bool_(any(p.top_p < 1 or p.min_p > 0 or p.top_k > 0 for p in params)),
-        )
-        batch = Decode(
-            token_b=np.zeros(rows, np.int32),
-            start_b=np.zeros(rows, np.int32),
-            limit_b=np.zeros(rows, np.int32),
-            page_bp=np.zeros((rows, plan.pages), np.int32),
-            write_bs=np.full((rows, steps), self._nowhere, np.int32),
-            stop_bm=np.full((rows, MAX_STOP_IDS), -1, np.int32),
-            how=how,
-        )
-        for row, sequence in enumerate(plan.sequences):
-            count = min(steps, sequence.limit - len(sequence.tokens))
-            batch.token_b[row], batch.start_b[row] = sequence.tokens[-1], sequence.cached
-            batch.limit_b[row] = count
-            _fill_pages(batch.page_bp[row], sequence.pages)
-            batch.write_bs[row, :count] = _places(sequence.pages, sequence.cached, count)
-            stop_ids = sequence.request.params.stop_ids
-            batch.stop_bm[row, : len(stop_ids)] = stop_ids
-            how.key_bc[row] = sequence.noise_key
-        return batch
-
-    @property
-    def _nowhere(self) -> int:
-        return self._scheduler.pages.count * PAGE_SIZE
 
     def _refusal(self, request: Request) -> str:
         """Why a request cannot be served; empty if it can."""
@@ -333,18 +298,3 @@ def _params_refusal(params: SamplingParams) -> str:
     if len(params.stop_ids) > MAX_STOP_IDS:
         return f"{len(params.stop_ids)} stop ids, at most {MAX_STOP_IDS}"
     return ""
-
-
-def _column(values: list, rows: int, dtype: type, rest: float = 0.0) -> np.ndarray:
-    return np.array(values + [rest] * (rows - len(values)), dtype)
-
-
-def _fill_pages(page_p: np.ndarray, pages: list[int]) -> None:
-    count = min(len(page_p), len(pages))
-    page_p[:count] = pages[:count]
-
-
-def _places(pages: list[int], start: int, count: int) -> np.ndarray:
-    """Places in the flattened pool of positions start … start + count."""
-    position = np.arange(start, start + count)
-    return np.asarray(pages, np.int32)[position // PAGE_SIZE] * PAGE_SIZE + position % PAGE_SIZE

@@ -15,6 +15,7 @@ from spade_jax import config
 from spade_jax.models.config import ModelConfig
 from spade_jax.models.transformer import build
 from spade_jax.sampling.interface import Request, SamplingParams
+from spade_jax.sampling.native import batches
 from spade_jax.sampling.native.forward import Forward
 from spade_jax.sampling.native.pages import Pages
 from spade_jax.sampling.native.sampler import NativeSampler
@@ -388,8 +389,9 @@ def test_no_call_copies_a_whole_pool(shared):
     sampler = shared[1]
     shapes, pools = sampler._scheduler.shapes, sampler._pools
     pages = np.zeros(4, np.int32)
-    prefill = sampler._prefill_batch(PrefillPlan([], [], *shapes.prefills()[-1]))
-    decode = sampler._decode_batch(DecodePlan([], *shapes.decodes()[-1]))
+    count = sampler._scheduler.pages.count
+    prefill = batches.prefill(PrefillPlan([], [], *shapes.prefills()[-1]), count)
+    decode = batches.decode(DecodePlan([], *shapes.decodes()[-1]), SETTINGS.decode_steps, count)
     arguments = sampler._forward, sampler._weights, pools
     programs = {
         "copy": Forward.copy.lower(sampler._forward, pools, pages, pages),
