@@ -12,8 +12,11 @@ import ray
 
 from spade_jax.sandbox.faults import NoHost
 
-CONNECT_SECONDS = 90.0
+CONNECT_SECONDS = 300.0
+SILENT_SECONDS = 30.0
+"""After which a wait for the cluster is told."""
 T = TypeVar("T")
+log = logging.getLogger(__name__)
 
 
 @contextlib.asynccontextmanager
@@ -57,7 +60,10 @@ async def _connect(address: str) -> None:
     try:
         # Also because in the main thread Ray would take SIGTERM for itself.
         async with asyncio.timeout(CONNECT_SECONDS):
-            await in_thread(connect)
+            connecting = in_thread(connect)
+            if not (await asyncio.wait([connecting], timeout=SILENT_SECONDS))[0]:
+                log.warning("waiting for the Ray cluster at %r", address)
+            await connecting
     except ModuleNotFoundError:
         raise
     except Exception as error:

@@ -43,7 +43,7 @@ def test_a_missing_client_is_named_too(monkeypatch):
         placed("ray://head:10001")
 
 
-def test_a_cluster_that_is_not_there_is_one_error(monkeypatch):
+def test_a_cluster_that_is_not_there_is_one_error(monkeypatch, caplog):
     def refuse(*arguments, **options):
         raise ConnectionError("no such thing")
 
@@ -53,8 +53,10 @@ def test_a_cluster_that_is_not_there_is_one_error(monkeypatch):
     never = threading.Event()
     monkeypatch.setattr(cluster.ray, "init", lambda *_, **__: never.wait())
     monkeypatch.setattr(cluster, "CONNECT_SECONDS", 0.1)
+    monkeypatch.setattr(cluster, "SILENT_SECONDS", 0.01)
     with pytest.raises(NoHost, match=r"'head:6379' cannot be reached: no answer within 0\.1 s"):
         placed("head:6379")
+    assert caplog.messages == ["waiting for the Ray cluster at 'head:6379'"]
     never.set()
 
 
