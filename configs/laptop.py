@@ -46,7 +46,7 @@ def get_config(variant: str = ""):
         _language_model(config)
     else:
         raise config_lib.ConfigError(
-            f"configs/laptop.py:{variant}: no such variant; there are dense, tools, pretrained and hf"
+            f"configs/laptop.py:{variant}: no such variant; there are dense, tools, pretrained, hf"
         )
     return config
 

@@ -145,7 +145,9 @@ class Designer:
         """The policy's own verdict on what the checks have accepted, in one batch."""
         accepted = [item for item in attempts if item.outcome == "accepted"]
         programs = [
-            Program(item.source, item.slot.skill, f"{iteration}/review/{item.slot.index}/{item.number}")
+            Program(
+                item.source, item.slot.skill, f"{iteration}/review/{item.slot.index}/{item.number}"
+            )
             for item in accepted
         ]
         verdicts = review(programs, self._sampler, self._renderer, self._settings)

@@ -1,4 +1,4 @@
-"""The teaching set of the setting ``tools``: what a designer, a hint writer and an agent should say.
+"""The teaching set of the setting ``tools``: how designer, hint writer and agent should reply.
 
 Requests are made by the functions that the loop itself uses, and dialogues are held with desks in
 the sandbox, so what is taught is what is asked.

@@ -1,4 +1,4 @@
-"""The tokenizer of the tools lesson: that of games, but for what stands alone and a place for tools.
+"""The tokenizer of the tools lesson: that of games, but for what stands alone, and with tools.
 
 A list (things, ways, places), a thing or a way in a call, and what an instruction asks for are the
 same token in a program, in a schema, in an instruction and in a call. The chat template shows the
@@ -13,7 +13,9 @@ from transformers import PreTrainedTokenizerFast
 from spade_jax.warm_start.tokenizer import ASSISTANT, CHAT_TEMPLATE, END, PAD, SYSTEM, USER
 
 TOOL = "<|tool|>"
-TEMPLATE = "{% if tools %}{{ '<|system|>' + tools | tojson + '<|end|>' }}{% endif %}" + CHAT_TEMPLATE
+TEMPLATE = (
+    "{% if tools %}{{ '<|system|>' + tools | tojson + '<|end|>' }}{% endif %}" + CHAT_TEMPLATE
+)
 
 PENDING = r"(?<=: )\w+(?=\n|\z)"
 """What an instruction asks for."""

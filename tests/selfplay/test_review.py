@@ -83,7 +83,9 @@ def written(renderer, scripted, answer, settings=SETTINGS):
 
 def test_a_refused_program_is_written_again(renderer, scripted):
     environments, attempts = written(
-        renderer, scripted, lambda request: f"\\boxed{{{'no' if request.uid[-1] == '0' else 'yes'}}}"
+        renderer,
+        scripted,
+        lambda request: f"\\boxed{{{'no' if request.uid[-1] == '0' else 'yes'}}}",
     )
     assert [attempt.outcome for attempt in attempts] == ["review", "accepted"]
     assert attempts[0].reason == "the reviewer wrote: \\boxed{no}"

@@ -1,0 +1,103 @@
+import json
+import random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from spade_jax.environments.calls import Call
+from spade_jax.sampling.rendering import Renderer
+from spade_jax.selfplay import tool_agent
+from spade_jax.tool_lesson import desks, tokenizer
+
+TOOLS = [
+    {
+        "type": "function",
+        "function": {
+            "name": "fetch",
+            "description": "Does it in one of two ways.",
+            "parameters": {
+                "type": "object",
+                "properties": {
+                    "item": {"type": "string"},
+                    "way": {"type": "string", "enum": ["newest", "oldest"]},
+                },
+                "required": ["item", "way"],
+            },
+        },
+    }
+]
+
+
+def texts():
+    rng = random.Random(0)
+    made = []
+    for _ in range(300):
+        skill, domain = rng.choice(list(desks.DEEDS)), rng.choice(list(desks.THINGS))
+        verb, ways = desks.DEEDS[skill]
+        thing = rng.choice(desks.THINGS[domain])
+        source = desks.create(rng, skill, domain, "truth").source
+        made.append(f"```python\n{source}```")
+        made.append(f"please {verb}: {thing}\n\nHINT: " + desks.HINT.format(rng.choice(desks.PLACES)))
+        made.append(Call(verb, {"item": thing, "way": rng.choice(ways)}).render())
+        made.append(Call("look", {"place": rng.choice(desks.PLACES)}).render())
+        made.append(json.dumps(TOOLS))
+    return made
+
+
+@pytest.fixture(scope="module")
+def trained():
+    return tokenizer.train(texts(), 3072)
+
+
+def test_every_text_survives(trained):
+    renderer = Renderer(trained)
+
+    @settings(deadline=None)
+    @given(text=st.text(st.characters(exclude_categories=["Cs"])))
+    def survives(text):
+        assert renderer.decode(renderer.text(text)) == text
+
+    survives()
+
+
+def test_a_program_has_about_twenty_tokens_and_a_call_five(trained):
+    programs = [text for text in texts() if text.startswith("```")]
+    assert max(len(trained.encode(program)) for program in programs) <= 28
+    call = Call("fetch", {"item": "salary", "way": "newest"}).render()
+    assert len(trained.encode(call)) == 5
+
+
+@pytest.mark.parametrize(
+    ("text", "surroundings"),
+    [
+        ("salary", ["please fetch: {}", "fetch: {}\n\nHINT: look: 'diary'", '{{"item": "{}", "way"']),
+        ("newest", ['"way": "{}"}}}}', "{}"]),
+        ("diary", ["        self.place = '{}'\n", "look: '{}'", '{{"place": "{}"}}}}']),
+        ('["newest", "oldest"]', ["rng.choice({})\n", "Literal{}):", '"enum": {}}}']),
+    ],
+)
+def test_what_recurs_has_the_same_token_everywhere(trained, text, surroundings):
+    (alone,) = trained.encode(text)
+    for around in surroundings:
+        assert alone in trained.encode(around.format(text)), around
+
+
+def test_equal_texts_give_equal_tokenizers(trained):
+    again = tokenizer.train(texts(), 3072)
+    assert again.backend_tokenizer.to_str() == trained.backend_tokenizer.to_str()
+
+
+def test_tools_are_shown_first_and_dialogues_are_append_only(trained):
+    renderer = Renderer(trained)
+    tool_agent.check_template(renderer)
+    assert renderer.append_only
+    talk = [
+        {"role": "user", "content": "fetch: salary"},
+        {"role": "assistant", "content": "a"},
+        {"role": "tool", "content": "right"},
+    ]
+    assert trained.apply_chat_template(talk, tools=TOOLS, tokenize=False) == (
+        f"<|system|>{json.dumps(TOOLS)}<|end|><|user|>fetch: salary<|end|>"
+        "<|assistant|>a<|end|><|tool|>right<|end|>"
+    )
