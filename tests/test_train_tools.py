@@ -19,12 +19,13 @@ import pytest
 from rich.console import Console
 
 from spade_jax import config, policy, train
+from spade_jax.environments.calls import Call
 from spade_jax.learner.step import Learner
 from spade_jax.models import loading
 from spade_jax.sampling.interface import Completion
 from spade_jax.sampling.native.sampler import NativeSampler
 from spade_jax.sampling.rendering import Renderer
-from spade_jax.tool_lesson import desks, stage, tokenizer
+from spade_jax.tool_lesson import desks, tokenizer
 
 LAPTOP = runpy.run_path(str(Path(__file__).parents[1] / "configs" / "laptop.py"))
 TINY = {
@@ -96,15 +97,15 @@ class Helped(NativeSampler):
             return "\\boxed{done}"
         if arm == "hinted" and '"look", "arg' not in dialogue:
             place = re.search(r"HINT: look: '(\w+)'", dialogue)[1]
-            return desks.Call("look", {"place": place}).render()
+            return Call("look", {"place": place}).render()
         return self._deed(dialogue)
 
     def _deed(self, dialogue):
         (verb, ways) = next(deed for deed in desks.DEEDS.values() if f'"{deed[0]}"' in dialogue)
         item = re.findall(r": (\w+)(?=right|yes|good|wrong|no|bad|<tool|\n|$)", dialogue)[-1]
-        told = [way for way in ways if dialogue.endswith(way)]
+        told = re.findall(rf"</tool_call>({'|'.join(ways)})$", dialogue)
         said = re.findall(r'"way": "(\w+)"', dialogue)
-        return desks.Call(verb, {"item": item, "way": [*ways[:1], *said, *told][-1]}).render()
+        return Call(verb, {"item": item, "way": [*ways[:1], *said, *told][-1]}).render()
 
 
 @pytest.fixture
@@ -154,12 +155,9 @@ def test_two_iterations(finished):
 
 
 def test_the_lesson_of_tools_is_another_than_that_of_games(monkeypatch):
-    values = LAPTOP["get_config"]("")
-    from spade_jax.warm_start import stage as games
-
     taught = []
-    monkeypatch.setattr(games, "taught", lambda *_: taught.append("games"))
-    monkeypatch.setattr(stage, "taught", lambda *_: taught.append("tools"))
-    for own in (config.from_config_dict(values), settings()):
+    monkeypatch.setattr(policy.stage, "taught", lambda *_: taught.append("games"))
+    monkeypatch.setattr(policy.tool_stage, "taught", lambda *_: taught.append("tools"))
+    for own in (config.from_config_dict(LAPTOP["get_config"]("")), settings()):
         policy.taught(own, Path("nowhere"), None)
     assert taught == ["games", "tools"]

@@ -92,7 +92,9 @@ def test_the_validator_accepts_every_part(monkeypatch):
 def test_the_validator_accepts_every_combination():
     rng = random.Random(0)
     games = [
-        desks.create(rng, skill, domain, "lambda") for skill, domain in COMBINATIONS for _ in range(6)
+        desks.create(rng, skill, domain, "lambda")
+        for skill, domain in COMBINATIONS
+        for _ in range(6)
     ]
     assert refusals(games) == []
 

@@ -58,7 +58,7 @@ def test_designer_replies_are_of_the_skill_domain_and_document_asked_for(built):
         source = parse_source(reply)
         titled, where, what = asked.splitlines()[-3:]
         skill, domain = what.removeprefix("Write "), where.partition(", ")[0]
-        assert f"'{titled.split(chr(39))[1]}'\"\"\"" in source
+        assert f'\'{titled.split(chr(39))[1]}\'"""' in source
         assert f"def tool_{desks.DEEDS[skill][0]}(" in source
         assert all(f'"{thing}"' in source for thing in desks.THINGS[domain])
         skills.add(skill)

@@ -38,7 +38,9 @@ def texts():
         thing = rng.choice(desks.THINGS[domain])
         source = desks.create(rng, skill, domain, "truth").source
         made.append(f"```python\n{source}```")
-        made.append(f"please {verb}: {thing}\n\nHINT: " + desks.HINT.format(rng.choice(desks.PLACES)))
+        made.append(
+            f"please {verb}: {thing}\n\nHINT: " + desks.HINT.format(rng.choice(desks.PLACES))
+        )
         made.append(Call(verb, {"item": thing, "way": rng.choice(ways)}).render())
         made.append(Call("look", {"place": rng.choice(desks.PLACES)}).render())
         made.append(json.dumps(TOOLS))
@@ -71,7 +73,10 @@ def test_a_program_has_about_twenty_tokens_and_a_call_five(trained):
 @pytest.mark.parametrize(
     ("text", "surroundings"),
     [
-        ("salary", ["please fetch: {}", "fetch: {}\n\nHINT: look: 'diary'", '{{"item": "{}", "way"']),
+        (
+            "salary",
+            ["please fetch: {}", "fetch: {}\n\nHINT: look: 'diary'", '{{"item": "{}", "way"'],
+        ),
         ("newest", ['"way": "{}"}}}}', "{}"]),
         ("diary", ["        self.place = '{}'\n", "look: '{}'", '{{"place": "{}"}}}}']),
         ('["newest", "oldest"]', ["rng.choice({})\n", "Literal{}):", '"enum": {}}}']),
