@@ -6,7 +6,7 @@ player's.
 """
 
 import asyncio
-import itertools
+import dataclasses
 import json
 import random
 import re
@@ -19,13 +19,15 @@ import pytest
 from rich.console import Console
 
 from spade_jax import config, policy, train
+from spade_jax.data import corpus
 from spade_jax.environments.calls import Call
 from spade_jax.learner.step import Learner
 from spade_jax.models import loading
 from spade_jax.sampling.interface import Completion
 from spade_jax.sampling.native.sampler import NativeSampler
 from spade_jax.sampling.rendering import Renderer
-from spade_jax.tool_lesson import desks, tokenizer
+from spade_jax.sandbox.host import EnvironmentHost
+from spade_jax.tool_lesson import desks, examples, tokenizer
 
 LAPTOP = runpy.run_path(str(Path(__file__).parents[1] / "configs" / "laptop.py"))
 TINY = {
@@ -52,11 +54,14 @@ def settings():
     return config.from_config_dict(values)
 
 
-def make_tokenizer():
-    rng = random.Random(0)
-    pairs = itertools.product(desks.DEEDS, desks.THINGS)
-    sources = [desks.create(rng, skill, domain, "a").source for skill, domain in pairs]
-    return tokenizer.train([f"```python\n{source}```" for source in sources], 1200)
+def make_tokenizer(own):
+    async def written(own):
+        async with EnvironmentHost(own.sandbox) as host:
+            return await examples.build(own, corpus.pydoc_documents(), host)
+
+    warm = config.WarmStart(programs=60, hints=0, plays=60)
+    lesson = asyncio.run(written(dataclasses.replace(own, warm_start=warm)))
+    return tokenizer.train(examples.texts(lesson), 3072)
 
 
 class Helped(NativeSampler):
@@ -110,7 +115,7 @@ class Helped(NativeSampler):
 
 @pytest.fixture
 def finished(tmp_path, monkeypatch):
-    made = make_tokenizer()
+    made = make_tokenizer(settings())
     Helped.renderer = Renderer(made)
     Helped.sampled = 0
     start = {}

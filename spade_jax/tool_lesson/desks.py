@@ -1,18 +1,17 @@
 """Tool environments of one family: desks, where a user asks for one thing after another.
 
-Each thing can be done in two ways. Which one the user wants is a coin of the seed, the same for all
+Everything can be done in two ways. Which one the user wants is a coin of the seed, the same for all
 of an episode. No instruction says it: the answer to a call shows it, and so does, at no price, a
 look into a certain place. The place is the desk's secret, and the hint tells it. A desk forgives
 some wrong calls and is closed by the next.
 
-What is handled belongs to the domain, what is done and its two ways to the skill; how many stages
-there are, how much is forgiven and how things are worded is drawn apart from both, because a
-designer combines what it was taught.
+What is done belongs to the domain, its two ways to the skill; how many stages there are, how much is
+forgiven and how things are worded is drawn apart from both, because a designer combines what it was
+taught. Whatever a desk says ends in what is still to be done: a model this small reads the last word.
 """
 
 import json
 import random
-import re
 from collections.abc import Mapping, Sequence
 
 from spade_jax.environments.calls import Call
@@ -20,30 +19,30 @@ from spade_jax.environments.tools import DONE
 from spade_jax.sandbox.tool_env import CLOSING
 from spade_jax.warm_start.families import Game
 
-DEEDS: Mapping[str, tuple[str, tuple[str, str]]] = {
-    "API Orchestration": ("route", ("direct", "queued")),
-    "Data Retrieval": ("fetch", ("newest", "oldest")),
-    "State Modification": ("switch", ("on", "off")),
-    "Error Recovery": ("repair", ("retry", "reset")),
-    "Tool Selection": ("open", ("here", "there")),
-    "Multi-Step Workflows": ("process", ("whole", "parts")),
+WAYS: Mapping[str, tuple[str, str]] = {
+    "API Orchestration": ("direct", "queued"),
+    "Data Retrieval": ("newest", "oldest"),
+    "State Modification": ("on", "off"),
+    "Error Recovery": ("retry", "reset"),
+    "Tool Selection": ("here", "there"),
+    "Multi-Step Workflows": ("whole", "parts"),
 }
-"""Skill -> the tool and its two ways."""
-THINGS: Mapping[str, Sequence[str]] = {
-    "Retail orders": ("lamp", "vase", "rug", "chair", "mirror"),
-    "Travel booking": ("flight", "hotel", "train", "ferry", "visa"),
-    "Telecom accounts": ("phone", "tablet", "modem", "roaming", "voicemail"),
-    "Banking": ("rent", "salary", "loan", "pension", "mortgage"),
-    "Calendar": ("lunch", "review", "meeting", "party", "holiday"),
-    "File system": ("report", "photo", "letter", "budget", "notes"),
-    "Shopping cart": ("apples", "bread", "milk", "rice", "soap"),
-    "Support tickets": ("refund", "outage", "login", "invoice", "crash"),
-    "Smart home": ("heater", "blinds", "oven", "fan", "alarm"),
-    "Project tracker": ("design", "tests", "launch", "survey", "backup"),
+"""Skill -> the two ways in which things can be done."""
+TASKS: Mapping[str, tuple[str, str]] = {
+    "Retail orders": ("order", "return"),
+    "Travel booking": ("reserve", "board"),
+    "Telecom accounts": ("dial", "recharge"),
+    "Banking": ("pay", "save"),
+    "Calendar": ("invite", "remind"),
+    "File system": ("copy", "delete"),
+    "Shopping cart": ("add", "remove"),
+    "Support tickets": ("reply", "escalate"),
+    "Smart home": ("heat", "dim"),
+    "Project tracker": ("assign", "review"),
 }
-"""Domain -> what is handled there."""
+"""Domain -> what can be done there, each with a tool. A user wants them in turn."""
 STAGES = (3, 4)
-SLACK = (0, 1, 3)
+SLACK = (0, 1, 2)
 """Wrong calls that a desk forgives."""
 PLACES = ("diary", "drawer", "inbox", "ledger", "manual", "shelf")
 """One of them tells the way."""
@@ -61,41 +60,44 @@ PURPOSES = (
     "An answer tells the rest, of",
     "Somebody particular, with",
 )
-REQUESTS = ("{verb}: {{item}}", "please {verb}: {{item}}", "now {verb}: {{item}}")
+REQUESTS = ("now: {task}", "please: {task}", "next: {task}")
 ADVANCING = (
     """\
         if self.state["left"] < 0:
             return "closed"
-        if fits:
+        if (task, way) == (self.tasks[self.state["done"]], self.way):
             self.state["done"] += 1
             return "{right}"
         self.state["left"] -= 1
-        return "{wrong}"
+        return self.again("{wrong}")
 """,
     """\
+        fits = way == self.way and task == self.tasks[self.state["done"]]
         if self.state["left"] < 0:
             return "closed"
         self.state["done" if fits else "left"] += 1 if fits else -1
-        return "{right}" if fits else "{wrong}"
+        return "{right}" if fits else self.again("{wrong}")
 """,
     """\
         state = self.state
         if state["left"] < 0:
             return "closed"
-        step, verdict = (1, "{right}") if fits else (0, "{wrong}")
-        state.update(done=state["done"] + step, left=state["left"] - 1 + step)
-        return verdict
+        if way != self.way or task != self.tasks[state["done"]]:
+            state["left"] -= 1
+            return self.again("{wrong}")
+        state["done"] += 1
+        return "{right}"
 """,
 )
 SOLVING = (
     """\
-        calls = [[("{verb}", {{"item": item, "way": self.way}})] for item in self.items]
-        calls[0].insert(0, ("look", {{"place": self.place}}))
+        calls = [[(task, {"way": self.way})] for task in self.tasks]
+        calls[0].insert(0, ("look", {"place": self.place}))
         return calls
 """,
     """\
-        first, *rest = [("{verb}", {{"item": item, "way": self.way}}) for item in self.items]
-        return [[("look", {{"place": self.place}}), first], *([call] for call in rest)]
+        first, *rest = [(task, {"way": self.way}) for task in self.tasks]
+        return [[("look", {"place": self.place}), first], *([call] for call in rest)]
 """,
 )
 SOURCE = '''\
@@ -105,28 +107,36 @@ class {name}Env(ToolEnv):
     def setup(self, rng):
         self.place = '{place}'
         self.way = rng.choice({ways})
-        self.items = rng.sample({things}, {stages})
+        self.tasks = (rng.sample({tasks}, 2) * 2)[:{stages}]
         self.state = {{"done": 0, "left": {slack}}}
 
     def stages(self):
         return [
             (f"{request}", lambda state, n=n: state["done"] > n)
-            for n, item in enumerate(self.items)
+            for n, task in enumerate(self.tasks)
         ]
 
-    def judge(self, fits):
+    def again(self, answer):
+        task = self.tasks[self.state["done"]]
+        return f"{{answer}}, still: {{task}}"
+
+    def judge(self, task, way):
 {advancing}
-    def tool_{verb}(self, item: str, way: Literal{ways}):
+    def tool_{first}(self, way: Literal{ways}):
         """Does it in one of two ways."""
-        return self.judge((item, way) == (self.items[self.state["done"]], self.way))
+        return self.judge("{first}", way)
+
+    def tool_{second}(self, way: Literal{ways}):
+        """Does it in one of two ways."""
+        return self.judge("{second}", way)
 
     def tool_look(self, place: Literal{places}):
         """Looks into a place."""
-        return self.way if place == self.place else self.judge(False)
+        return self.again(self.way) if place == self.place else self.judge("look", "")
 
-    def tool_list(self):
-        """Lists what has been done."""
-        return self.items[: self.state["done"]]
+    def tool_count(self):
+        """Counts what has been done."""
+        return self.state["done"]
 
     def solution(self):
 {solving}'''
@@ -137,8 +147,7 @@ def create(rng: random.Random, skill: str, domain: str, noun: str) -> Game:
 
     Stages, slack, place and wordings are drawn from ``rng``.
     """
-    verb, ways = DEEDS[skill]
-    things = THINGS[domain]
+    ways, tasks = WAYS[skill], TASKS[domain]
     place = rng.choice(PLACES)
     right, wrong = rng.choice(VERDICTS)
     source = SOURCE.format(
@@ -147,18 +156,19 @@ def create(rng: random.Random, skill: str, domain: str, noun: str) -> Game:
         noun=noun,
         place=place,
         ways=_listed(ways),
-        things=_listed(things),
+        tasks=_listed(tasks),
         stages=rng.choice(STAGES),
         slack=rng.choice(SLACK),
-        request=rng.choice(REQUESTS).format(verb=verb),
+        request=rng.choice(REQUESTS),
         advancing=rng.choice(ADVANCING).format(right=right, wrong=wrong),
-        verb=verb,
+        first=tasks[0],
+        second=tasks[1],
         places=_listed(PLACES),
-        solving=rng.choice(SOLVING).format(verb=verb),
+        solving=rng.choice(SOLVING),
     )
 
-    def player(skill_: float, rng: random.Random, hint: str | None) -> DeskPlayer:
-        return DeskPlayer(verb, ways, things, skill_, rng, hint)
+    def player(ability: float, rng: random.Random, hint: str | None) -> DeskPlayer:
+        return DeskPlayer(tasks, ways, ability, rng, hint)
 
     return Game(domain, skill, source, HINT.format(place), player)
 
@@ -177,25 +187,22 @@ class DeskPlayer:
 
     def __init__(
         self,
-        verb: str,
+        tasks: tuple[str, str],
         ways: tuple[str, str],
-        things: Sequence[str],
-        skill: float,
+        ability: float,
         rng: random.Random,
         hint: str | None,
     ):
-        self._verb, self._ways, self._things = verb, ways, things
-        self._skill, self._rng = skill, rng
+        self._tasks, self._ways = tasks, ways
+        self._ability, self._rng = ability, rng
         self._places = [place for place in PLACES if hint == HINT.format(place)]
         self._heeds = hint is not None or rng.random() < HEEDS
         self._sure, self._meant = False, True
-        self._way = self._item = ""
+        self._way = ""
 
     def act(self, observation: str) -> str:
         """The message for what was answered and told since the last one."""
-        answer = observation.partition("\n")[0]
-        if pending := re.search(r": (\w+)$", observation):
-            self._item = pending[1]
+        answer = observation.partition("\n")[0].partition(", ")[0]
         if CLOSING in observation:
             return DONE
         if answer == CLOSED or "still to be done" in answer:
@@ -205,9 +212,11 @@ class DeskPlayer:
         self._learn(answer)
         if not self._sure:
             self._way = self._rng.choice(self._ways)
-        self._meant = self._rng.random() < self._skill
-        item = self._item if self._meant else self._rng.choice(self._things)
-        return Call(self._verb, {"item": item, "way": self._way}).render()
+        task = observation.rpartition(": ")[2]
+        self._meant = self._rng.random() < self._ability
+        if not self._meant:
+            task = next(other for other in self._tasks if other != task)
+        return Call(task, {"way": self._way}).render()
 
     def _learn(self, answer: str) -> None:
         if answer in self._ways:

@@ -26,7 +26,7 @@ from spade_jax.warm_start.families import Game
 ABILITIES = (1.0, 1.0, 1.0, 0.9, 0.7)
 """Scripted players are drawn from these, so that the model wins some of its dialogues, not all."""
 PLAYS_PER_DESK = 4
-HINTED = 0.5
+HINTED = 0.4
 """Share of plays with the hint."""
 ROOMS = 16
 """Desks open in the sandbox at once."""
@@ -66,8 +66,8 @@ def desk(
     domain: str = "",
 ) -> Game:
     """A desk about some document, of any skill and in any domain unless they are given."""
-    skill = skill or rng.choice(list(desks.DEEDS))
-    domain = domain or rng.choice(list(desks.THINGS))
+    skill = skill or rng.choice(list(desks.WAYS))
+    domain = domain or rng.choice(list(desks.TASKS))
     return desks.create(rng, skill, domain, games.noun(rng.choice(documents)))
 
 

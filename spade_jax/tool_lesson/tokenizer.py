@@ -1,7 +1,7 @@
 """The tokenizer of the tools lesson: that of games, but for what stands alone, and with tools.
 
-A list (things, ways, places), a thing or a way in a call, and what an instruction asks for are the
-same token in a program, in a schema, in an instruction and in a call. The chat template shows the
+A list (tasks, ways, places), a way or a place, and what is still to be done are the same token in a
+program, in a schema, in what a desk says and in a call. The chat template shows the
 tools first, as JSON.
 """
 
@@ -18,15 +18,17 @@ TEMPLATE = (
 )
 
 PENDING = r"(?<=: )\w+(?=\n|\z)"
-"""What an instruction asks for."""
+"""What is still to be done: the last word of what a desk says."""
+ANSWER = r"\A\w+(?=, )"
+"""What a call has brought, before that."""
 LIST = r"\[\"[^\]\n]*\", \"[^\]\n]*\"\]"
 """Two words or more."""
 QUOTED = r"(?<=')[^'\n]*(?=')"
 """What stands in single quotes: a title, the place that a desk keeps secret."""
-ARGUMENT = r"(?<=\"(?:item|place)\": \"|\"way\": \")[^\"\n]*(?=\")"
-SIZE = r"(?<=\"left\": )[0-9]|(?<=\], )[0-9](?=\)\n)"
-WHOLE = (PENDING, SIZE, LIST, QUOTED, ARGUMENT)
-"""Texts whose tokens never reach beyond them. The first must see the end of a message."""
+ARGUMENT = r"(?<=\"place\": \"|\"way\": \")[^\"\n]*(?=\")"
+SIZE = r"(?<=\"left\": )[0-9]|(?<=\[:)[0-9](?=\]\n)"
+WHOLE = (PENDING, ANSWER, SIZE, LIST, QUOTED, ARGUMENT)
+"""Texts whose tokens never reach beyond them. The first two must see where a message ends."""
 
 
 def train(texts: Iterable[str], vocabulary: int) -> PreTrainedTokenizerFast:
