@@ -5,9 +5,10 @@ of an episode. No instruction says it: the answer to a call shows it, and so doe
 look into a certain place. The place is the desk's secret, and the hint tells it. A desk forgives
 some wrong calls and is closed by the next.
 
-What is done belongs to the domain, its two ways to the skill; how many stages there are, how much is
-forgiven and how things are worded is drawn apart from both, because a designer combines what it was
-taught. Whatever a desk says ends in what is still to be done: a model this small reads the last word.
+What is done belongs to the domain, its two ways to the skill; how many stages there are, how much
+is forgiven and how things are worded is drawn apart from both, because a designer combines what it
+was taught. Whatever a desk says ends in what is still to be done: a model this small finds a word
+only at a fixed place.
 """
 
 import json
