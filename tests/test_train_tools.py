@@ -103,14 +103,15 @@ class Helped(NativeSampler):
         if arm == "hinted" and '"look", "arg' not in dialogue:
             place = re.search(r"HINT: look: '(\w+)'", dialogue)[1]
             return Call("look", {"place": place}).render()
-        return self._deed(dialogue)
+        return self._done(dialogue)
 
-    def _deed(self, dialogue):
-        (verb, ways) = next(deed for deed in desks.DEEDS.values() if f'"{deed[0]}"' in dialogue)
-        item = re.findall(r": (\w+)(?=right|yes|good|wrong|no|bad|<tool|\n|$)", dialogue)[-1]
-        told = re.findall(rf"</tool_call>({'|'.join(ways)})$", dialogue)
+    def _done(self, dialogue):
+        """The task asked for last, in the way that was told, else that of the call before."""
+        task = re.findall(r": (\w+)(?=<tool_call>|\n|$)", dialogue)[-1]
+        ways = next(ways for ways in desks.WAYS.values() if f'"enum": ["{ways[0]}"' in dialogue)
         said = re.findall(r'"way": "(\w+)"', dialogue)
-        return Call(verb, {"item": item, "way": [*ways[:1], *said, *told][-1]}).render()
+        told = re.findall(rf"</tool_call>({'|'.join(ways)}), still", dialogue)
+        return Call(task, {"way": [*ways[:1], *said, *told][-1]}).render()
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ from spade_jax.selfplay.prompts import tools as prompts
 from spade_jax.tool_lesson import desks
 
 MAX_TURNS = 8
-COMBINATIONS = list(itertools.product(desks.DEEDS, desks.THINGS))
+COMBINATIONS = list(itertools.product(desks.WAYS, desks.TASKS))
 
 
 def drawn(count, skill="Data Retrieval", domain="Banking", seed=0):
@@ -52,10 +52,10 @@ async def episode(host, handle, player, seed):
 
 
 def test_skills_and_domains_are_those_of_the_setting():
-    assert tuple(desks.DEEDS) == config.TOOL_SKILLS
-    assert list(desks.THINGS) == list(prompts.DOMAINS)
-    things = [thing for all_of in desks.THINGS.values() for thing in all_of]
-    assert len(set(things)) == len(things)
+    assert tuple(desks.WAYS) == config.TOOL_SKILLS
+    assert list(desks.TASKS) == list(prompts.DOMAINS)
+    words = [word for pair in [*desks.TASKS.values(), *desks.WAYS.values()] for word in pair]
+    assert len(set(words)) == len(words)
 
 
 def refusals(games):
@@ -82,7 +82,7 @@ def test_the_validator_accepts_every_part(monkeypatch):
         chosen |= {name: all_of[number % len(all_of)] for name, all_of in options.items()}
         for name, value in chosen.items():
             monkeypatch.setattr(desks, name, (value,))
-        skill, domain = list(desks.DEEDS)[number % 6], list(desks.THINGS)[number % 10]
+        skill, domain = list(desks.WAYS)[number % 6], list(desks.TASKS)[number % 10]
         games.append(desks.create(random.Random(number), skill, domain, "lambda"))
     assert len(games) == 18
     assert refusals(games) == []
@@ -118,10 +118,10 @@ def returns_by_arm():
     return {arm: statistics.mean(values) for arm, values in in_sandbox(work).items()}
 
 
-# Who heeds answers wins 1/2, 1, 1; who does not, three or four fair coins with so many losses.
+# Who heeds answers wins 1/2, 1, 1; who does not needs three or four heads before so many tails.
 @pytest.mark.parametrize(
     ("slack", "expected"),
-    [(0, (1 / 2 + 3 / 32) / 2), (1, (1 + 1 / 4) / 2), (3, (1 + 37 / 64) / 2)],
+    [(0, (1 / 2 + 3 / 32) / 2), (1, (1 + 1 / 4) / 2), (2, (1 + 27 / 64) / 2)],
 )
 def test_the_hint_wins_and_slack_decides_what_plain_play_does(monkeypatch, slack, expected):
     monkeypatch.setattr(desks, "SLACK", (slack,))
@@ -144,7 +144,7 @@ def test_desks_are_varied_and_repeatable():
 def test_no_first_guess_wins_a_desk_always():
     async def work(host):
         said = collections.defaultdict(set)
-        for skill in desks.DEEDS:
+        for skill in desks.WAYS:
             (game,) = drawn(1, skill)
             handle = await host.open(game.source)
             for seed in range(12):
@@ -154,7 +154,7 @@ def test_no_first_guess_wins_a_desk_always():
             await host.close(handle)
         return said
 
-    assert in_sandbox(work) == {skill: set(ways) for skill, (_, ways) in desks.DEEDS.items()}
+    assert in_sandbox(work) == {skill: set(ways) for skill, ways in desks.WAYS.items()}
 
 
 def test_a_program_is_short_and_its_snippet_in_memory_whole():

@@ -14,15 +14,12 @@ TOOLS = [
     {
         "type": "function",
         "function": {
-            "name": "fetch",
+            "name": "save",
             "description": "Does it in one of two ways.",
             "parameters": {
                 "type": "object",
-                "properties": {
-                    "item": {"type": "string"},
-                    "way": {"type": "string", "enum": ["newest", "oldest"]},
-                },
-                "required": ["item", "way"],
+                "properties": {"way": {"type": "string", "enum": ["newest", "oldest"]}},
+                "required": ["way"],
             },
         },
     }
@@ -33,16 +30,15 @@ def texts():
     rng = random.Random(0)
     made = []
     for _ in range(300):
-        skill, domain = rng.choice(list(desks.DEEDS)), rng.choice(list(desks.THINGS))
-        verb, ways = desks.DEEDS[skill]
-        thing = rng.choice(desks.THINGS[domain])
+        skill, domain = rng.choice(list(desks.WAYS)), rng.choice(list(desks.TASKS))
+        task, way = rng.choice(desks.TASKS[domain]), rng.choice(desks.WAYS[skill])
+        place = rng.choice(desks.PLACES)
         source = desks.create(rng, skill, domain, "truth").source
         made.append(f"```python\n{source}```")
-        made.append(
-            f"please {verb}: {thing}\n\nHINT: " + desks.HINT.format(rng.choice(desks.PLACES))
-        )
-        made.append(Call(verb, {"item": thing, "way": rng.choice(ways)}).render())
-        made.append(Call("look", {"place": rng.choice(desks.PLACES)}).render())
+        made.append(f"please: {task}\n\nHINT: {desks.HINT.format(place)}")
+        made.append(f"{way}, still: {task}")
+        made.append(Call(task, {"way": way}).render())
+        made.append(Call("look", {"place": place}).render())
         made.append(json.dumps(TOOLS))
     return made
 
@@ -63,21 +59,17 @@ def test_every_text_survives(trained):
     survives()
 
 
-def test_a_program_has_about_twenty_tokens_and_a_call_five(trained):
+def test_a_program_has_about_twenty_tokens_and_a_call_three(trained):
     programs = [text for text in texts() if text.startswith("```")]
-    assert max(len(trained.encode(program)) for program in programs) <= 28
-    call = Call("fetch", {"item": "salary", "way": "newest"}).render()
-    assert len(trained.encode(call)) == 5
+    assert max(len(trained.encode(program)) for program in programs) <= 24
+    assert len(trained.encode(Call("save", {"way": "newest"}).render())) == 3
 
 
 @pytest.mark.parametrize(
     ("text", "surroundings"),
     [
-        (
-            "salary",
-            ["please fetch: {}", "fetch: {}\n\nHINT: look: 'diary'", '{{"item": "{}", "way"'],
-        ),
-        ("newest", ['"way": "{}"}}}}', "{}"]),
+        ("escalate", ["please: {}", "please: {}\n\nHINT: look: 'diary'", "yes, still: {}"]),
+        ("newest", ['"way": "{}"}}}}', "{}, still: save"]),
         ("diary", ["        self.place = '{}'\n", "look: '{}'", '{{"place": "{}"}}}}']),
         ('["newest", "oldest"]', ["rng.choice({})\n", "Literal{}):", '"enum": {}}}']),
     ],
@@ -98,11 +90,11 @@ def test_tools_are_shown_first_and_dialogues_are_append_only(trained):
     tool_agent.check_template(renderer)
     assert renderer.append_only
     talk = [
-        {"role": "user", "content": "fetch: salary"},
+        {"role": "user", "content": "please: save"},
         {"role": "assistant", "content": "a"},
         {"role": "tool", "content": "right"},
     ]
     assert trained.apply_chat_template(talk, tools=TOOLS, tokenize=False) == (
-        f"<|system|>{json.dumps(TOOLS)}<|end|><|user|>fetch: salary<|end|>"
+        f"<|system|>{json.dumps(TOOLS)}<|end|><|user|>please: save<|end|>"
         "<|assistant|>a<|end|><|tool|>right<|end|>"
     )
