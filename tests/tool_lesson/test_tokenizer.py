@@ -29,7 +29,7 @@ TOOLS = [
 def texts():
     rng = random.Random(0)
     made = []
-    for _ in range(300):
+    for _ in range(150):
         skill, domain = rng.choice(list(desks.WAYS)), rng.choice(list(desks.TASKS))
         task, way = rng.choice(desks.TASKS[domain]), rng.choice(desks.WAYS[skill])
         place = rng.choice(desks.PLACES)
@@ -45,7 +45,7 @@ def texts():
 
 @pytest.fixture(scope="module")
 def trained():
-    return tokenizer.train(texts(), 3072)
+    return tokenizer.train(texts(), 2560)
 
 
 def test_every_text_survives(trained):
@@ -81,7 +81,7 @@ def test_what_recurs_has_the_same_token_everywhere(trained, text, surroundings):
 
 
 def test_equal_texts_give_equal_tokenizers(trained):
-    again = tokenizer.train(texts(), 3072)
+    again = tokenizer.train(texts(), 2560)
     assert again.backend_tokenizer.to_str() == trained.backend_tokenizer.to_str()
 
 
