@@ -5,10 +5,10 @@ of an episode. No instruction says it: the answer to a call shows it, and so doe
 look into a certain place. The place is the desk's secret, and the hint tells it. A desk forgives
 some wrong calls and is closed by the next.
 
-What is done belongs to the domain, its two ways to the skill; how many stages there are, how much
-is forgiven and how things are worded is drawn apart from both, because a designer combines what it
-was taught. Whatever a desk says ends in what is still to be done: a model this small finds a word
-only at a fixed place.
+What is done, and in which ways, belongs to the skill, what it is done with to the domain; how many
+stages there are, how much is forgiven and how things are worded is drawn apart from both, because a
+designer combines what it was taught. Whatever a desk says ends in what is still to be done: a model
+this small finds a word only at a fixed place.
 """
 
 import json
@@ -20,28 +20,29 @@ from spade_jax.environments.tools import DONE
 from spade_jax.sandbox.tool_env import CLOSING
 from spade_jax.warm_start.families import Game
 
-WAYS: Mapping[str, tuple[str, str]] = {
-    "API Orchestration": ("direct", "queued"),
-    "Data Retrieval": ("newest", "oldest"),
-    "State Modification": ("on", "off"),
-    "Error Recovery": ("retry", "reset"),
-    "Tool Selection": ("here", "there"),
-    "Multi-Step Workflows": ("whole", "parts"),
+Pair = tuple[str, str]
+DEEDS: Mapping[str, tuple[Pair, Pair]] = {
+    "API Orchestration": (("reserve", "notify"), ("direct", "queued")),
+    "Data Retrieval": (("find", "read"), ("newest", "oldest")),
+    "State Modification": (("create", "rename"), ("public", "private")),
+    "Error Recovery": (("repair", "restore"), ("retry", "reset")),
+    "Tool Selection": (("open", "convert"), ("local", "remote")),
+    "Multi-Step Workflows": (("start", "finish"), ("whole", "parts")),
 }
-"""Skill -> the two ways in which things can be done."""
-TASKS: Mapping[str, tuple[str, str]] = {
-    "Retail orders": ("order", "return"),
-    "Travel booking": ("reserve", "board"),
-    "Telecom accounts": ("dial", "recharge"),
-    "Banking": ("pay", "save"),
-    "Calendar": ("invite", "remind"),
-    "File system": ("copy", "delete"),
-    "Shopping cart": ("add", "remove"),
-    "Support tickets": ("reply", "escalate"),
-    "Smart home": ("heat", "dim"),
-    "Project tracker": ("assign", "review"),
+"""Skill -> two tasks, each with a tool, and the two ways to do them. A user wants them in turn."""
+THINGS: Mapping[str, Sequence[str]] = {
+    "Retail orders": ("lamp", "vase", "rug", "chair", "mirror"),
+    "Travel booking": ("flight", "hotel", "train", "ferry", "visa"),
+    "Telecom accounts": ("phone", "tablet", "modem", "roaming", "voicemail"),
+    "Banking": ("rent", "salary", "loan", "pension", "mortgage"),
+    "Calendar": ("lunch", "review", "meeting", "party", "holiday"),
+    "File system": ("report", "photo", "letter", "budget", "notes"),
+    "Shopping cart": ("apples", "bread", "milk", "rice", "soap"),
+    "Support tickets": ("refund", "outage", "login", "invoice", "crash"),
+    "Smart home": ("heater", "blinds", "oven", "fan", "alarm"),
+    "Project tracker": ("design", "tests", "launch", "survey", "backup"),
 }
-"""Domain -> what can be done there, each with a tool. A user wants them in turn."""
+"""Domain -> what a user may have in mind."""
 STAGES = (3, 4)
 SLACK = (0, 1, 2)
 """Wrong calls that a desk forgives."""
@@ -61,7 +62,33 @@ PURPOSES = (
     "An answer tells the rest, of",
     "Somebody particular, with",
 )
-REQUESTS = ("now: {task}", "please: {task}", "next: {task}")
+REQUESTS = (
+    "{thing}, now: {task}",
+    "{thing}, please: {task}",
+    "{thing}, next: {task}",
+)
+TELLING = (
+    """\
+        return [
+            (f"{request}", lambda state, n=n: state["done"] > n)
+            for n, (task, thing) in enumerate(zip(self.tasks, self.things))
+        ]
+""",
+    """\
+        told = []
+        for number, task in enumerate(self.tasks):
+            thing = self.things[number]
+            told.append((f"{request}", lambda state, number=number: number < state["done"]))
+        return told
+""",
+    """\
+        def reached(count):
+            return lambda state: state["done"] >= count
+
+        pairs = zip(self.things, self.tasks)
+        return [(f"{request}", reached(n)) for n, (thing, task) in enumerate(pairs, 1)]
+""",
+)
 ADVANCING = (
     """\
         if self.state["left"] < 0:
@@ -101,6 +128,24 @@ SOLVING = (
         return [[("look", {"place": self.place}), first], *([call] for call in rest)]
 """,
 )
+SPARE = (
+    '''\
+    def tool_count(self):
+        """Counts what has been done."""
+        return self.state["done"]
+''',
+    '''\
+    def tool_history(self):
+        """Lists the calls so far."""
+        return [call["name"] for call in self.history]
+''',
+    '''\
+    def tool_recall(self):
+        """Tells what it is about."""
+        return self.things
+''',
+)
+"""A tool that is not needed."""
 SOURCE = '''\
 class {name}Env(ToolEnv):
     """{purpose} '{noun}'"""
@@ -109,14 +154,11 @@ class {name}Env(ToolEnv):
         self.place = '{place}'
         self.way = rng.choice({ways})
         self.tasks = (rng.sample({tasks}, 2) * 2)[:{stages}]
+        self.things = rng.sample({things}, 4)
         self.state = {{"done": 0, "left": {slack}}}
 
     def stages(self):
-        return [
-            (f"{request}", lambda state, n=n: state["done"] > n)
-            for n, task in enumerate(self.tasks)
-        ]
-
+{telling}
     def again(self, answer):
         task = self.tasks[self.state["done"]]
         return f"{{answer}}, still: {{task}}"
@@ -135,10 +177,7 @@ class {name}Env(ToolEnv):
         """Looks into a place."""
         return self.again(self.way) if place == self.place else self.judge("look", "")
 
-    def tool_count(self):
-        """Counts what has been done."""
-        return self.state["done"]
-
+{spare}
     def solution(self):
 {solving}'''
 
@@ -148,7 +187,7 @@ def create(rng: random.Random, skill: str, domain: str, noun: str) -> Game:
 
     Stages, slack, place and wordings are drawn from ``rng``.
     """
-    ways, tasks = WAYS[skill], TASKS[domain]
+    tasks, ways = DEEDS[skill]
     place = rng.choice(PLACES)
     right, wrong = rng.choice(VERDICTS)
     source = SOURCE.format(
@@ -158,13 +197,15 @@ def create(rng: random.Random, skill: str, domain: str, noun: str) -> Game:
         place=place,
         ways=_listed(ways),
         tasks=_listed(tasks),
+        things=_listed(THINGS[domain]),
         stages=rng.choice(STAGES),
         slack=rng.choice(SLACK),
-        request=rng.choice(REQUESTS),
+        telling=rng.choice(TELLING).format(request=rng.choice(REQUESTS)),
         advancing=rng.choice(ADVANCING).format(right=right, wrong=wrong),
         first=tasks[0],
         second=tasks[1],
         places=_listed(PLACES),
+        spare=rng.choice(SPARE),
         solving=rng.choice(SOLVING),
     )
 
@@ -188,8 +229,8 @@ class DeskPlayer:
 
     def __init__(
         self,
-        tasks: tuple[str, str],
-        ways: tuple[str, str],
+        tasks: Pair,
+        ways: Pair,
         ability: float,
         rng: random.Random,
         hint: str | None,

@@ -66,8 +66,8 @@ def desk(
     domain: str = "",
 ) -> Game:
     """A desk about some document, of any skill and in any domain unless they are given."""
-    skill = skill or rng.choice(list(desks.WAYS))
-    domain = domain or rng.choice(list(desks.TASKS))
+    skill = skill or rng.choice(list(desks.DEEDS))
+    domain = domain or rng.choice(list(desks.THINGS))
     return desks.create(rng, skill, domain, games.noun(rng.choice(documents)))
 
 
