@@ -108,7 +108,7 @@ class Helped(NativeSampler):
     def _done(self, dialogue):
         """The task asked for last, in the way that was told, else that of the call before."""
         task = re.findall(r": (\w+)(?=<tool_call>|\n|$)", dialogue)[-1]
-        ways = next(ways for ways in desks.WAYS.values() if f'"enum": ["{ways[0]}"' in dialogue)
+        ways = next(w for _, w in desks.DEEDS.values() if f'"enum": ["{w[0]}"' in dialogue)
         said = re.findall(r'"way": "(\w+)"', dialogue)
         told = re.findall(rf"</tool_call>({'|'.join(ways)}), still", dialogue)
         return Call(task, {"way": [*ways[:1], *said, *told][-1]}).render()

@@ -14,7 +14,7 @@ TOOLS = [
     {
         "type": "function",
         "function": {
-            "name": "save",
+            "name": "find",
             "description": "Does it in one of two ways.",
             "parameters": {
                 "type": "object",
@@ -30,12 +30,12 @@ def texts():
     rng = random.Random(0)
     made = []
     for _ in range(150):
-        skill, domain = rng.choice(list(desks.WAYS)), rng.choice(list(desks.TASKS))
-        task, way = rng.choice(desks.TASKS[domain]), rng.choice(desks.WAYS[skill])
+        skill, domain = rng.choice(list(desks.DEEDS)), rng.choice(list(desks.THINGS))
+        task, way = map(rng.choice, desks.DEEDS[skill])
         place = rng.choice(desks.PLACES)
         source = desks.create(rng, skill, domain, "truth").source
         made.append(f"```python\n{source}```")
-        made.append(f"please: {task}\n\nHINT: {desks.HINT.format(place)}")
+        made.append(f"lamp, please: {task}\n\nHINT: {desks.HINT.format(place)}")
         made.append(f"{way}, still: {task}")
         made.append(Call(task, {"way": way}).render())
         made.append(Call("look", {"place": place}).render())
@@ -62,14 +62,17 @@ def test_every_text_survives(trained):
 def test_a_program_has_about_twenty_tokens_and_a_call_three(trained):
     programs = [text for text in texts() if text.startswith("```")]
     assert max(len(trained.encode(program)) for program in programs) <= 24
-    assert len(trained.encode(Call("save", {"way": "newest"}).render())) == 3
+    assert len(trained.encode(Call("find", {"way": "newest"}).render())) == 3
 
 
 @pytest.mark.parametrize(
     ("text", "surroundings"),
     [
-        ("escalate", ["please: {}", "please: {}\n\nHINT: look: 'diary'", "yes, still: {}"]),
-        ("newest", ['"way": "{}"}}}}', "{}, still: save"]),
+        (
+            "rename",
+            ["lamp, please: {}", "rug, please: {}\n\nHINT: look: 'diary'", "yes, still: {}"],
+        ),
+        ("newest", ['"way": "{}"}}}}', "{}, still: find"]),
         ("diary", ["        self.place = '{}'\n", "look: '{}'", '{{"place": "{}"}}}}']),
         ('["newest", "oldest"]', ["rng.choice({})\n", "Literal{}):", '"enum": {}}}']),
     ],
@@ -90,11 +93,11 @@ def test_tools_are_shown_first_and_dialogues_are_append_only(trained):
     tool_agent.check_template(renderer)
     assert renderer.append_only
     talk = [
-        {"role": "user", "content": "please: save"},
+        {"role": "user", "content": "please: find"},
         {"role": "assistant", "content": "a"},
         {"role": "tool", "content": "right"},
     ]
     assert trained.apply_chat_template(talk, tools=TOOLS, tokenize=False) == (
-        f"<|system|>{json.dumps(TOOLS)}<|end|><|user|>please: save<|end|>"
+        f"<|system|>{json.dumps(TOOLS)}<|end|><|user|>please: find<|end|>"
         "<|assistant|>a<|end|><|tool|>right<|end|>"
     )
