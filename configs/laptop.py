@@ -87,7 +87,7 @@ def _tools(config):
     config.iterations = 40
     config.schedule.update(skills=config_lib.TOOL_SKILLS, active_skills=0)
     config.agent.update(max_turns=8, mask_truncated=True, mask_malformed=True)
-    config.warm_start.update(programs=1500, plays=6000, hints=400, steps=300)
+    config.warm_start.update(programs=2500, plays=4000, hints=1000, steps=360)
 
 
 def _pretrained(config):
