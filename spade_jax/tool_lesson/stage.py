@@ -57,9 +57,8 @@ def fingerprint(settings: config.Config) -> str:
     digest = hashlib.sha256(stage.fingerprint(settings).encode())
     digest.update(prompts.digest(f"tools_{settings.designer.prompts}").encode())
     package = pathlib.Path(__file__).parent
-    for module in (tool_prompts, tool_env):
-        digest.update(pathlib.Path(module.__file__).read_bytes())
-    for file in sorted(package.rglob("*.py")):
+    others = map(pathlib.Path, (tool_prompts.__file__, tool_env.__file__))
+    for file in (*others, *sorted(package.rglob("*.py"))):
         digest.update(file.read_bytes())
     return digest.hexdigest()[:16]
 
