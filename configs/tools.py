@@ -6,8 +6,9 @@
 Words: a size (``4b`` is the default) and a slice, as in configs/games.py, its ablations but for
 ``two_skills``, and ``published``. The designer writes environments whose actions are function calls
 (docs/tools.md); documents give them flavour only. ``published`` has 8 plain plays on one instance,
-no top-ups and fewer checks; for ``4b`` it is also the older recipe of that size: 500 iterations,
-k = delay = 32, 16 environments of 16 plays, the designer paid by regret, 4 hinted plays.
+no top-ups, fewer checks and the model-based one; for ``4b`` it is also the older recipe of that
+size: 500 iterations, k = delay = 32, 16 environments of 16 plays, the designer paid by regret, 4
+hinted plays.
 
 Topology and memory are those of configs/games.py. Expect 400 iterations of up to 384 agent and,
 every eighth, 24 designer trajectories. The corpus is built once beforehand (docs/data.md).
@@ -39,6 +40,7 @@ def get_config(variant: str = ""):
         config.corpus.update(source="tfds:spade_corpus/tools", max_tokens=5500)
     config.learner.kl_coefficient = 0.005
     config.checkpoint.every = 8
+    config.review.enabled = "published" in words
     if "published" in words and config.model.source == GAMES["MODELS"]["4b"]:
         _older(config)
     return config

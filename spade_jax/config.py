@@ -236,6 +236,19 @@ class Validation:
 
 
 @dataclasses.dataclass(frozen=True)
+class Review:
+    enabled: bool = setting(
+        False,
+        "have the policy read each program that the checks accept, and refuse it unless it says "
+        "yes (setting 'tools'; the published system's check)",
+    )
+    temperature: float = setting(0.3, "sampling temperature of the review")
+    top_p: float = setting(0.9, "nucleus mass; 1 = off")
+    top_k: int = setting(0, "candidates kept; 0 = off")
+    max_tokens: int = setting(16384, "new tokens of a review")
+
+
+@dataclasses.dataclass(frozen=True)
 class Sandbox:
     minimum_tier: int = setting(1, "refuse to run below this isolation tier (docs/sandbox.md)")
     memory_mb: int = setting(256, "address space of one environment, MiB")
@@ -407,6 +420,7 @@ class Config:
     pool: Pool = dataclasses.field(default_factory=Pool)
     tasks: Tasks = dataclasses.field(default_factory=Tasks)
     validation: Validation = dataclasses.field(default_factory=Validation)
+    review: Review = dataclasses.field(default_factory=Review)
     sandbox: Sandbox = dataclasses.field(default_factory=Sandbox)
     sampler: Sampler = dataclasses.field(default_factory=Sampler)
     learner: Learner = dataclasses.field(default_factory=Learner)

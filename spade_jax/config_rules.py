@@ -63,6 +63,7 @@ POSITIVE = (
     "agent.max_tokens",
     "agent.max_turns",
     "hints.max_tokens",
+    "review.max_tokens",
     "sampler.slots",
     "sampler.context",
     "sampler.cache_mb",
@@ -109,6 +110,8 @@ NOT_NEGATIVE = (
     "agent.top_k",
     "hints.top_k",
     "hints.temperature",
+    "review.top_k",
+    "review.temperature",
     "learner.learning_rate",
     "learner.weight_decay",
     "learner.kl_coefficient",
@@ -125,6 +128,7 @@ ABOVE_ZERO = (
     "designer.top_p",
     "agent.top_p",
     "hints.top_p",
+    "review.top_p",
     "sampler.timeout",
     "sampler.update_timeout",
     "sampler.patience",
@@ -144,6 +148,7 @@ def check(config: Any) -> None:
     _check_sampler(config.sampler)
     _check_fleet(config.sandbox.fleet)
     _check_hints(config)
+    _check_review(config)
     _check_schedule(config)
     _check_lengths(config)
     _check_tasks(config)
@@ -219,6 +224,21 @@ def _check_hints(config: Any) -> None:
             ("hints.endpoint_model", hints.endpoint_model),
         ):
             _require(bool(value), name, "must be set for hints.author = 'endpoint'")
+
+
+def _check_review(config: Any) -> None:
+    asked, context = config.review.max_tokens, config.sampler.context
+    able = config.setting == "tools" and config.designer.prompts == "full"
+    _require(
+        not config.review.enabled or able,
+        "review.enabled",
+        "needs setting = 'tools' and designer.prompts = 'full': only they have a text for it",
+    )
+    _require(
+        not config.review.enabled or asked < context,
+        "review.max_tokens",
+        f"{asked} leaves no room for a source in sampler.context = {context}",
+    )
 
 
 def _check_schedule(config: Any) -> None:

@@ -72,6 +72,7 @@ def test_published_is_the_older_recipe_for_4b_alone():
     assert figures(load("4b,published"), OLDER) == OLDER
     assert figures(load("30b,published"), ["schedule.k"]) == {"schedule.k": 8}
     assert load("8b,published").validation.preset == "published"
+    assert [load(words).review.enabled for words in ("8b", "8b,published")] == [False, True]
     assert load("") == load("4b")
 
 

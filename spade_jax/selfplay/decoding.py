@@ -6,7 +6,7 @@ from spade_jax.sampling.rendering import Renderer
 
 
 def sampling_params(
-    settings: config.Designer | config.Agent | config.Hints,
+    settings: config.Designer | config.Agent | config.Hints | config.Review,
     renderer: Renderer,
     room: int | None = None,
 ) -> SamplingParams:

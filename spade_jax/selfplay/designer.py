@@ -19,6 +19,7 @@ from spade_jax.selfplay import schedule
 from spade_jax.selfplay.decoding import sampling_params
 from spade_jax.selfplay.exchange import Alone, Exchange, dealt
 from spade_jax.selfplay.memory import Memory, Record
+from spade_jax.selfplay.review import Program, Review, review
 from spade_jax.selfplay.setting import setting_of
 from spade_jax.selfplay.state import Environment, Invalid, Sample
 
@@ -114,6 +115,8 @@ class Designer:
                     document = documents[position * settings.attempts + number]
                     own.append(self._prepare(slot, number, iteration, document, memory))
             await self._make(own, iteration, memory, deadline)
+            if self._settings.review.enabled:
+                await self._review(own, iteration, deadline)
             batch, over = await self._of_all(own, time.monotonic() >= deadline)
             attempts += batch
             for item in batch:
@@ -137,6 +140,23 @@ class Designer:
         for result in await asyncio.gather(*tasks, return_exceptions=True):
             if isinstance(result, Exception):
                 raise result
+
+    async def _review(self, attempts: Sequence[Attempt], iteration: int, deadline: float) -> None:
+        """The policy's own verdict on what the checks have accepted, in one batch."""
+        accepted = [item for item in attempts if item.outcome == "accepted"]
+        programs = [
+            Program(
+                item.source, item.slot.skill, f"{iteration}/review/{item.slot.index}/{item.number}"
+            )
+            for item in accepted
+        ]
+        verdicts = review(programs, self._sampler, self._renderer, self._settings)
+        try:
+            reviews = await asyncio.wait_for(verdicts, max(0.0, deadline - time.monotonic()))
+        except TimeoutError:
+            reviews = [Review("unfinished", "not reviewed in time")] * len(accepted)
+        for item, verdict in zip(accepted, reviews, strict=True):
+            item.outcome, item.reason = verdict.outcome, verdict.reason
 
     async def _of_all(self, own: Sequence[Attempt], over: bool) -> tuple[list[Attempt], bool]:
         """A round's attempts in the order of slots, and whether time is over for any process."""
@@ -287,7 +307,7 @@ def solutions(attempts: Sequence[Attempt]) -> dict[str, list[list[str]]]:
 
 def invalid(attempts: Sequence[Attempt], iteration: int) -> list[Invalid]:
     """What was written to its end and refused for what it is, not for a fault of ours."""
-    excused = ("accepted", "host_fault", "unfinished")
+    excused = ("accepted", "host_fault", "unfinished", "unreviewed")
     return [
         Invalid(attempt.slot.skill, iteration, attempt.sample)
         for attempt in attempts

@@ -1,6 +1,8 @@
 """Does self-play teach both roles? The laptop's run with three seeds, and with learning rate 0.
 
     python tests/perf/self_play.py --workdir runs/study --json self_play.json
+    python tests/perf/self_play.py --config configs/laptop.py:tools --iterations 40 \\
+        --workdir runs/tools-study --json self_play_tools.json
 
 One taught model starts every run. Its own environments, written before any of the runs and of all
 skills, are the probe: each run's last policy plays them without hints, on the same seeds. About 25
@@ -24,7 +26,8 @@ from spade_jax.sampling.native.sampler import NativeSampler
 from spade_jax.sampling.rendering import Renderer
 from spade_jax.sampling.waves import Waves
 from spade_jax.sandbox.host import EnvironmentHost
-from spade_jax.selfplay.agent import Agent, Episode
+from spade_jax.selfplay.agent import Episode
+from spade_jax.selfplay.setting import setting_of
 from spade_jax.selfplay.state import Environment, Sample
 
 SEEDS = (0, 1, 2)
@@ -33,12 +36,12 @@ PLAYS = 16
 AT_ONCE = 2
 
 
-async def train(workdir: pathlib.Path, *flags: str) -> None:
+async def train(config_file: str, workdir: pathlib.Path, *flags: str) -> None:
     """One run, to its end, unless it has ended before."""
     workdir.parent.mkdir(parents=True, exist_ok=True)
     with (workdir.parent / f"{workdir.name}.log").open("a") as log:
         process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "spade_jax.train", "--config=configs/laptop.py"),
+            *(sys.executable, "-m", "spade_jax.train", f"--config={config_file}"),
             *(f"--workdir={workdir}", *(f"--config.{flag}" for flag in flags)),
             stdout=log,
             stderr=subprocess.STDOUT,
@@ -70,7 +73,9 @@ async def played(model: Any, tokenizer: Any, settings: config.Config,
         for play in range(PLAYS)
     ]
     async with EnvironmentHost(settings.sandbox) as host:
-        agent = Agent(sampler, host, Renderer(tokenizer), settings.agent, settings.designer.prompts)
+        agent = setting_of(settings).agent(
+            sampler, host, Renderer(tokenizer), settings.agent, settings.designer.prompts
+        )
         for start in range(0, len(episodes), settings.sandbox.instances):
             lot = episodes[start : start + settings.sandbox.instances]
             await asyncio.gather(*(agent.play(episode) for episode in lot))
@@ -117,9 +122,9 @@ def summary(workdir: pathlib.Path, environments: Sequence[Environment]) -> dict[
     }
 
 
-async def runs(root: pathlib.Path, iterations: int) -> dict[str, pathlib.Path]:
+async def runs(config_file: str, root: pathlib.Path, iterations: int) -> dict[str, pathlib.Path]:
     """The taught model and the probe first, then every run, ``AT_ONCE`` at a time."""
-    await train(root / "probe", "iterations=4", "learner.learning_rate=0.0")
+    await train(config_file, root / "probe", "iterations=4", "learner.learning_rate=0.0")
     taught = root / "probe" / policy.INITIAL
     free = asyncio.Semaphore(AT_ONCE)
     paths = {}
@@ -127,8 +132,12 @@ async def runs(root: pathlib.Path, iterations: int) -> dict[str, pathlib.Path]:
     async def one(name: str, *flags: str) -> None:
         paths[name] = root / name
         async with free:
-            await train(root / name, f"iterations={iterations}", f"model.source={taught}",
-                        "warm_start.enabled=False", *flags)  # fmt: skip
+            await train(
+                config_file,
+                root / name,
+                *(f"iterations={iterations}", f"model.source={taught}"),
+                *("warm_start.enabled=False", *flags),
+            )
 
     await asyncio.gather(
         *(one(f"trained_{seed}", f"seed={seed}") for seed in SEEDS),
@@ -139,11 +148,14 @@ async def runs(root: pathlib.Path, iterations: int) -> dict[str, pathlib.Path]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument(
+        "--config", default="configs/laptop.py", help="of one process, with a lesson"
+    )
     parser.add_argument("--workdir", type=pathlib.Path, required=True)
     parser.add_argument("--iterations", type=int, default=30)
     parser.add_argument("--json", type=pathlib.Path)
     arguments = parser.parse_args()
-    paths = asyncio.run(runs(arguments.workdir, arguments.iterations))
+    paths = asyncio.run(runs(arguments.config, arguments.workdir, arguments.iterations))
     environments = probe(arguments.workdir / "probe")
     table = {name: summary(path, environments) for name, path in sorted(paths.items())}
     text = json.dumps(table, indent=1)
