@@ -6,7 +6,6 @@ player's.
 """
 
 import asyncio
-import dataclasses
 import json
 import random
 import re
@@ -19,15 +18,12 @@ import pytest
 from rich.console import Console
 
 from spade_jax import config, policy, train
-from spade_jax.data import corpus
 from spade_jax.environments.calls import Call
 from spade_jax.learner.step import Learner
-from spade_jax.models import loading
 from spade_jax.sampling.interface import Completion
 from spade_jax.sampling.native.sampler import NativeSampler
 from spade_jax.sampling.rendering import Renderer
-from spade_jax.sandbox.host import EnvironmentHost
-from spade_jax.tool_lesson import desks, examples, tokenizer
+from spade_jax.tool_lesson import desks
 
 LAPTOP = runpy.run_path(str(Path(__file__).parents[1] / "configs" / "laptop.py"))
 TINY = {
@@ -41,7 +37,7 @@ TINY = {
 }
 
 
-def settings():
+def settings(cache):
     values = LAPTOP["get_config"]("tools")
     values.iterations = 2
     values.model.architecture.update(TINY)
@@ -51,17 +47,9 @@ def settings():
     values.agent.max_tokens = 8
     values.sampler.update(slots=12, cache_mb=16, decode_steps=8)
     values.learner.learning_rate = 1e-2
+    values.warm_start.update(programs=60, hints=4, plays=60, steps=1, vocabulary=3072)
+    values.warm_start.cache = cache
     return config.from_config_dict(values)
-
-
-def make_tokenizer(own):
-    async def written(own):
-        async with EnvironmentHost(own.sandbox) as host:
-            return await examples.build(own, corpus.pydoc_documents(), host)
-
-    warm = config.WarmStart(programs=60, hints=0, plays=60)
-    lesson = asyncio.run(written(dataclasses.replace(own, warm_start=warm)))
-    return tokenizer.train(examples.texts(lesson), 3072)
 
 
 class Helped(NativeSampler):
@@ -114,17 +102,15 @@ class Helped(NativeSampler):
         return Call(task, {"way": [*ways[:1], *said, *told][-1]}).render()
 
 
-@pytest.fixture
-def finished(tmp_path, monkeypatch):
-    made = make_tokenizer(settings())
-    Helped.renderer = Renderer(made)
-    Helped.sampled = 0
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    place = tmp_path_factory.mktemp("run")
     start = {}
 
-    async def prepare(wanted, *_):
-        architecture = {**wanted.model.architecture, "vocab_size": len(made)}
-        model = config.Model(architecture=architecture, experts=wanted.model.experts)
-        return loading.load(model, 0)[0], made
+    async def prepare(*arguments):
+        model, tokenizer = await policy_prepare(*arguments)
+        Helped.renderer = Renderer(tokenizer)
+        return model, tokenizer
 
     class Remembering(Learner):
         def __init__(self, *arguments):
@@ -132,16 +118,19 @@ def finished(tmp_path, monkeypatch):
             start["before"] = jax.tree.map(np.array, jax.tree.leaves(self.params))
             start["learner"] = self
 
-    monkeypatch.setattr(policy, "prepare", prepare)
-    monkeypatch.setattr(train, "NativeSampler", Helped)
-    monkeypatch.setattr(train, "Learner", Remembering)
-    asyncio.run(train.train(settings(), tmp_path, Console(quiet=True)))
-    rows = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
-    return tmp_path, rows, start
+    policy_prepare = policy.prepare
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(policy, "prepare", prepare)
+        patch.setattr(train, "NativeSampler", Helped)
+        patch.setattr(train, "Learner", Remembering)
+        own = settings(str(place / "cache"))
+        asyncio.run(train.train(own, place / "run", Console(quiet=True)))
+    return place, start
 
 
 def test_two_iterations(finished):
-    workdir, rows, start = finished
+    place, start = finished
+    rows = [json.loads(line) for line in (place / "run/metrics.jsonl").read_text().splitlines()]
     assert [row["environments/accepted"] for row in rows] == [6, 6]
     assert [row["hints/written"] for row in rows] == [6, 6]
     assert [row["returns/hinted"] for row in rows] == [1.0, 1.0]
@@ -155,15 +144,30 @@ def test_two_iterations(finished):
     moved = [np.abs(a - b).max() for a, b in zip(start["before"], after, strict=True)]
     assert max(moved) > 1e-4
     skills = {
-        json.loads(path.read_text())["skill"] for path in workdir.glob("environments/*/*ment.json")
+        json.loads(path.read_text())["skill"]
+        for path in (place / "run").glob("environments/*/*ment.json")
     }
     assert skills == set(config.TOOL_SKILLS)
+
+
+def test_the_lesson_is_taught_once(finished, tmp_path):
+    place, _ = finished
+
+    class Untold:
+        """No phase begins."""
+
+    policy.taught(settings(str(place / "cache")), tmp_path / "again", Untold())
+    first, again = (
+        {path.name: path.read_bytes() for path in folder.iterdir()}
+        for folder in (place / "run" / policy.INITIAL, tmp_path / "again")
+    )
+    assert first == again
 
 
 def test_the_lesson_of_tools_is_another_than_that_of_games(monkeypatch):
     taught = []
     monkeypatch.setattr(policy.stage, "taught", lambda *_: taught.append("games"))
     monkeypatch.setattr(policy.tool_stage, "taught", lambda *_: taught.append("tools"))
-    for own in (config.from_config_dict(LAPTOP["get_config"]("")), settings()):
+    for own in (config.from_config_dict(LAPTOP["get_config"]("")), settings("")):
         policy.taught(own, Path("nowhere"), None)
     assert taught == ["games", "tools"]
