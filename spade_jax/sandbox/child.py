@@ -203,9 +203,9 @@ def shift_addresses() -> list[object]:
     An environment whose play depends on addresses, as in the order of a set of objects, then
     differs from one child to the next, and validation sees it.
     """
-    smallest, *counts = os.urandom(1 + len(BLOCK_SIZES))
+    high, low, *counts = os.urandom(2 + len(BLOCK_SIZES))
     empty = sys.getsizeof(b"")
-    blocks: list[object] = [object() for _ in range(smallest)]
+    blocks: list[object] = [object() for _ in range((high << 8 | low) % 4096)]
     for size, count in zip(BLOCK_SIZES, counts, strict=True):
         blocks += [bytes(size - empty) for _ in range(count % 64)]
     return blocks
