@@ -32,6 +32,7 @@ from spade_jax.sampling.native.sampler import NativeSampler
 from spade_jax.sampling.rendering import Renderer
 from spade_jax.sampling.sglang import SGLangSampler
 from spade_jax.selfplay.batch import ROLES
+from spade_jax.warm_start import stage
 
 SHOWN = 10
 """How many of the items lost without being judged are named on the terminal."""
@@ -103,7 +104,7 @@ def load(settings: config.Config, workdir: Path, checkpoint: str, progress: RunP
     if settings.warm_start.enabled and not (workdir / policy.INITIAL).exists():
         # Not into the run directory, which may have to begin with other settings.
         with tempfile.TemporaryDirectory() as folder:
-            policy.taught(settings, Path(folder) / policy.INITIAL, progress)
+            stage.taught(settings, Path(folder) / policy.INITIAL, progress)
             model, tokenizer = policy.load(settings, Path(folder), mesh)
     else:
         model, tokenizer = policy.load(settings, workdir, mesh)

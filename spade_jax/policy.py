@@ -11,7 +11,6 @@ from spade_jax.models import loading
 from spade_jax.models.transformer import Transformer
 from spade_jax.progress import RunProgress
 from spade_jax.selfplay.exchange import Exchange
-from spade_jax.tool_lesson import stage as tool_stage
 from spade_jax.warm_start import stage
 
 INITIAL = "initial"
@@ -31,15 +30,9 @@ async def prepare(
     """
     initial = workdir / INITIAL
     if settings.warm_start.enabled and exchange.index == 0 and not initial.exists():
-        taught(settings, initial, progress)
+        stage.taught(settings, initial, progress)
     await exchange.all_gather("the initial policy", None)
     return load(settings, workdir, mesh)
-
-
-def taught(settings: config.Config, folder: Path, progress: stage.Progress) -> None:
-    """Puts the model that has been taught the lesson of the run's setting into a new folder."""
-    teach = tool_stage.taught if settings.setting == "tools" else stage.taught
-    teach(settings, folder, progress)
 
 
 def load(

@@ -225,7 +225,7 @@ def test_a_policy_that_no_run_has_taught_is_taught_elsewhere(settings, tmp_path,
         assert asked == wanted
         shutil.copytree(settings.model.source, folder)
 
-    monkeypatch.setattr(evaluation.policy, "taught", taught)
+    monkeypatch.setattr(evaluation.stage, "taught", taught)
     scratch = dataclasses.replace(settings.model, source="scratch")
     warm_start = dataclasses.replace(settings.warm_start, enabled=True)
     wanted = dataclasses.replace(settings, model=scratch, warm_start=warm_start)

@@ -23,7 +23,7 @@ from spade_jax.learner.step import Learner
 from spade_jax.sampling.interface import Completion
 from spade_jax.sampling.native.sampler import NativeSampler
 from spade_jax.sampling.rendering import Renderer
-from spade_jax.tool_lesson import desks
+from spade_jax.warm_start import desks, stage
 
 LAPTOP = runpy.run_path(str(Path(__file__).parents[1] / "configs" / "laptop.py"))
 TINY = {
@@ -156,18 +156,9 @@ def test_the_lesson_is_taught_once(finished, tmp_path):
     class Untold:
         """No phase begins."""
 
-    policy.taught(settings(str(place / "cache")), tmp_path / "again", Untold())
+    stage.taught(settings(str(place / "cache")), tmp_path / "again", Untold())
     first, again = (
         {path.name: path.read_bytes() for path in folder.iterdir()}
         for folder in (place / "run" / policy.INITIAL, tmp_path / "again")
     )
     assert first == again
-
-
-def test_the_lesson_of_tools_is_another_than_that_of_games(monkeypatch):
-    taught = []
-    monkeypatch.setattr(policy.stage, "taught", lambda *_: taught.append("games"))
-    monkeypatch.setattr(policy.tool_stage, "taught", lambda *_: taught.append("tools"))
-    for own in (config.from_config_dict(LAPTOP["get_config"]("")), settings("")):
-        policy.taught(own, Path("nowhere"), None)
-    assert taught == ["games", "tools"]

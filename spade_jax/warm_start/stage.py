@@ -29,11 +29,14 @@ from spade_jax.learner.packing import Trajectory
 from spade_jax.learner.step import Learner
 from spade_jax.models import huggingface, loading, transformer
 from spade_jax.sampling.rendering import Renderer
-from spade_jax.sandbox import placement
+from spade_jax.sandbox import placement, tool_env
 from spade_jax.selfplay import prompts
-from spade_jax.warm_start import examples as examples_
-from spade_jax.warm_start import tokenizer as tokenizer_
+from spade_jax.selfplay.prompts import tools as tool_prompts
+from spade_jax.warm_start import games, tokenizer, tools
+from spade_jax.warm_start.lesson import Example, Lesson, build, texts, tokenize
 
+LESSONS: dict[str, Lesson] = {"games": games, "tools": tools}
+"""By setting."""
 DECISIVE = ("beta1", "beta2", "weight_decay", "clip_norm")
 """Learner settings that matter to imitation."""
 CHECKPOINT_EVERY = 50
@@ -87,14 +90,16 @@ def cache_folder(settings: config.Config) -> pathlib.Path:
 
 def fingerprint(settings: config.Config) -> str:
     """Names everything that decides the result: settings, seed, and the texts of this package."""
+    wanted = settings.designer.prompts
     decisive = {
+        "setting": settings.setting,
         "seed": settings.seed,
         "model": dataclasses.asdict(settings.model),
         "learner": [getattr(settings.learner, name) for name in DECISIVE],
         "warm_start": dataclasses.asdict(dataclasses.replace(settings.warm_start, cache="")),
         "corpus": settings.corpus.source,
         "skills": settings.schedule.skills,
-        "prompts": prompts.digest(settings.designer.prompts),
+        "prompts": [prompts.digest(wanted), prompts.digest(f"tools_{wanted}")],
         "request": [
             settings.designer.difficulty,
             settings.designer.prefill,
@@ -106,7 +111,8 @@ def fingerprint(settings: config.Config) -> str:
     }
     digest = hashlib.sha256(json.dumps(decisive, sort_keys=True).encode())
     package = pathlib.Path(__file__).parent
-    decisive_files = [*sorted(package.rglob("*.py")), pathlib.Path(prompts.__file__)]
+    used = (prompts.__file__, tool_prompts.__file__, tool_env.__file__)
+    decisive_files = [*sorted(package.rglob("*.py")), *map(pathlib.Path, used)]
     if pathlib.Path(settings.corpus.source).is_file():
         decisive_files.append(pathlib.Path(settings.corpus.source))
     for file in decisive_files:
@@ -173,14 +179,14 @@ def batches(
         yield batch
 
 
-def lessons(examples: Sequence[examples_.Example], renderer: Renderer) -> list[Trajectory]:
+def lessons(examples: Sequence[Example], renderer: Renderer) -> list[Trajectory]:
     """Examples as the learner sees them.
 
     Every trained token counts the same, but in plays, which have few, :data:`PLAY_WEIGHT` times.
     """
     made = []
     for example in examples:
-        item = examples_.tokenize(example, renderer)
+        item = tokenize(example, renderer)
         weight = sum(item.trained) * (PLAY_WEIGHT if example.kind == "play" else 1.0)
         made.append(
             Trajectory(item.tokens, item.trained, [0.0] * len(item.tokens), 0.0, weight=weight)
@@ -194,19 +200,19 @@ def _teach_into(
     progress.phase("writing examples", 1)
     examples = _in_new_loop(_examples(settings))
     progress.advance()
-    model, tokenizer = initial(settings, examples)
-    made = lessons(examples, Renderer(tokenizer))
+    model, renders = initial(settings, examples)
+    made = lessons(examples, Renderer(renders))
     learner = Learner(model, imitation(settings, made), ("lessons",))
     with Checkpoints(checkpoints, keep=1) as kept:
         teach(learner, made, settings.warm_start, settings.seed, progress, kept)
-    huggingface.save(folder, model.config, learner.params, tokenizer)
+    huggingface.save(folder, model.config, learner.params, renders)
     shutil.rmtree(checkpoints)
 
 
-async def _examples(settings: config.Config) -> list[examples_.Example]:
+async def _examples(settings: config.Config) -> list[Example]:
     documents = corpus.load(settings.corpus.source or "pydoc", settings.seed).documents
     async with placement.environment_host(settings.sandbox) as host:
-        return await examples_.build(settings, documents, host)
+        return await build(LESSONS[settings.setting], settings, documents, host)
 
 
 def _in_new_loop(work: Any) -> Any:
@@ -216,7 +222,7 @@ def _in_new_loop(work: Any) -> Any:
 
 
 def initial(
-    settings: config.Config, examples: Sequence[examples_.Example]
+    settings: config.Config, examples: Sequence[Example]
 ) -> tuple[transformer.Transformer, PreTrainedTokenizerFast]:
     """The model to be taught, with a tokenizer made for the examples if it starts from nothing.
 
@@ -232,16 +238,16 @@ def initial(
                 "config.model.tokenizer"
             )
         return model, given
-    texts = (message["content"] for example in examples for message in example.messages)
-    tokenizer = tokenizer_.train(texts, settings.warm_start.vocabulary)
+    format_ = LESSONS[settings.setting].FORMAT
+    made = tokenizer.train(texts(examples), settings.warm_start.vocabulary, format_)
     architecture = {
         **source.architecture,
-        "vocab_size": len(tokenizer),
-        "eos_token_id": tokenizer.eos_token_id,
-        "pad_token_id": tokenizer.pad_token_id,
+        "vocab_size": len(made),
+        "eos_token_id": made.eos_token_id,
+        "pad_token_id": made.pad_token_id,
     }
     model, _ = loading.load(dataclasses.replace(source, architecture=architecture), settings.seed)
-    return model, tokenizer
+    return model, made
 
 
 def imitation(settings: config.Config, lessons: Sequence[Trajectory]) -> config.Learner:

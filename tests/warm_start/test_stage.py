@@ -146,6 +146,10 @@ def test_the_fingerprint_follows_what_decides_and_nothing_else(tmp_path):
     assert own == stage.fingerprint(dataclasses.replace(settings(), iterations=3))
     assert own != stage.fingerprint(dataclasses.replace(settings(), seed=1))
     assert own != stage.fingerprint(settings(programs=13))
+    assert own != stage.fingerprint(dataclasses.replace(settings(), setting="tools"))
+    assert own != stage.fingerprint(
+        dataclasses.replace(settings(), agent=config.Agent(max_turns=9))
+    )
     assert own != stage.fingerprint(
         dataclasses.replace(settings(), model=config.Model(architecture={**TINY, "head_dim": 4}))
     )

@@ -17,7 +17,7 @@ def texts():
 
 @pytest.fixture(scope="module")
 def trained():
-    return tokenizer.train(texts(), 1024)
+    return tokenizer.train(texts(), 1024, tokenizer.GAMES)
 
 
 def test_every_text_survives(trained):
@@ -64,7 +64,7 @@ def test_what_recurs_has_the_same_tokens_everywhere(trained, text, surroundings)
 
 
 def test_equal_texts_give_equal_tokenizers(trained):
-    again = tokenizer.train(texts(), 1024)
+    again = tokenizer.train(texts(), 1024, tokenizer.GAMES)
     assert again.backend_tokenizer.to_str() == trained.backend_tokenizer.to_str()
 
 
@@ -85,4 +85,4 @@ def test_special_tokens_are_never_made_from_text(trained):
 
 def test_a_vocabulary_without_room_for_bytes_is_refused():
     with pytest.raises(ValueError, match="raise it to 261"):
-        tokenizer.train(["a"], 258)
+        tokenizer.train(["a"], 258, tokenizer.GAMES)

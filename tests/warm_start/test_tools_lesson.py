@@ -12,7 +12,7 @@ from spade_jax.environments.parsing import parse_source
 from spade_jax.sampling.rendering import Renderer
 from spade_jax.sandbox.host import EnvironmentHost
 from spade_jax.selfplay.prompts import tools as prompts
-from spade_jax.tool_lesson import desks, examples, tokenizer
+from spade_jax.warm_start import desks, lesson, tokenizer, tools
 
 SETTINGS = config.Config(
     setting="tools",
@@ -26,7 +26,7 @@ SETTINGS = config.Config(
 def build():
     async def run():
         async with EnvironmentHost(config.Sandbox()) as host:
-            return await examples.build(SETTINGS, corpus.pydoc_documents(), host)
+            return await lesson.build(tools, SETTINGS, corpus.pydoc_documents(), host)
 
     return asyncio.run(run())
 
@@ -38,7 +38,7 @@ def built():
 
 @pytest.fixture(scope="module")
 def renderer(built):
-    return Renderer(tokenizer.train(examples.texts(built), 1024))
+    return Renderer(tokenizer.train(lesson.texts(built), 1024, tools.FORMAT))
 
 
 def of_kind(built, kind):
@@ -71,7 +71,7 @@ def test_requests_show_whatever_memory_may_hold():
     rng, documents = random.Random(0), corpus.pydoc_documents()
     shown = set()
     for _ in range(80):
-        request = examples.designer_example(SETTINGS, documents, rng).messages[0]["content"]
+        request = tools.designer_example(SETTINGS, documents, rng).messages[0]["content"]
         avoided = any(f"{verdict} " in request for verdict in ("too easy", "too hard"))
         shown.add((request.count("```python"), avoided))
     assert shown == {(count, avoided) for count in (0, 1, 2) for avoided in (False, True)}
@@ -116,9 +116,9 @@ def test_plays_are_dialogues_in_both_arms(built):
 
 def test_tokens_are_those_of_the_chat_template(built, renderer):
     for example in random.Random(0).sample(built, 25):
-        tools = example.tools if isinstance(example, examples.Dialogue) else None
-        item = examples.tokenize(example, renderer)
-        assert item.tokens == renderer.conversation(list(example.messages), tools)
+        item = lesson.tokenize(example, renderer)
+        offered = example.tools or None
+        assert item.tokens == renderer.conversation(list(example.messages), offered)
         trained = [t for t, flag in zip(item.tokens, item.trained, strict=True) if flag]
         replies = [m["content"] for m in example.messages if m["role"] == "assistant"]
         assert trained == [token for reply in replies for token in renderer.reply(reply)]
@@ -128,7 +128,7 @@ def test_the_lesson_follows_its_seed():
     documents = corpus.pydoc_documents()
     other = dataclasses.replace(SETTINGS, seed=1)
     first, second = (
-        examples.designer_example(SETTINGS, documents, random.Random(settings.seed))
+        tools.designer_example(SETTINGS, documents, random.Random(settings.seed))
         for settings in (SETTINGS, other)
     )
     assert first != second

@@ -11,7 +11,7 @@ from spade_jax.environments.parsing import parse_action, parse_source
 from spade_jax.sampling.rendering import Renderer
 from spade_jax.sandbox.host import EnvironmentHost
 from spade_jax.selfplay import prompts
-from spade_jax.warm_start import examples, tokenizer
+from spade_jax.warm_start import games, lesson, tokenizer
 
 
 def settings():
@@ -26,7 +26,7 @@ def settings():
 def build():
     async def run():
         async with EnvironmentHost(config.Sandbox()) as host:
-            return await examples.build(settings(), corpus.pydoc_documents(), host)
+            return await lesson.build(games, settings(), corpus.pydoc_documents(), host)
 
     return asyncio.run(run())
 
@@ -38,8 +38,7 @@ def built():
 
 @pytest.fixture(scope="module")
 def renderer(built):
-    texts = (m["content"] for e in built for m in e.messages)
-    return Renderer(tokenizer.train(texts, 1024))
+    return Renderer(tokenizer.train(lesson.texts(built), 1024, games.FORMAT))
 
 
 def of_kind(built, kind):
@@ -70,7 +69,7 @@ def test_requests_show_whatever_memory_may_hold():
     rng, documents = random.Random(0), corpus.pydoc_documents()
     shown = set()
     for _ in range(60):
-        request = examples.designer_example(settings(), documents, rng).messages[0]["content"]
+        request = games.designer_example(settings(), documents, rng).messages[0]["content"]
         avoided = any(f"{verdict} " in request for verdict in ("too easy", "too hard"))
         shown.add(("```" in request, avoided))
     assert shown == {(False, False), (False, True), (True, False), (True, True)}
@@ -113,14 +112,14 @@ def test_plays_are_episodes_in_both_arms(built):
 
 def test_tokens_are_those_of_the_chat_template(built, renderer):
     for example in random.Random(0).sample(built, 25):
-        item = examples.tokenize(example, renderer)
+        item = lesson.tokenize(example, renderer)
         whole = renderer.conversation(list(example.messages))
         assert item.tokens == whole
 
 
 def test_what_is_trained_is_the_replies(built, renderer):
     for example in random.Random(1).sample(built, 25):
-        item = examples.tokenize(example, renderer)
+        item = lesson.tokenize(example, renderer)
         trained = [t for t, flag in zip(item.tokens, item.trained, strict=True) if flag]
         replies = [m["content"] for m in example.messages if m["role"] == "assistant"]
         assert trained == [token for reply in replies for token in renderer.reply(reply)]

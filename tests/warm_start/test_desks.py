@@ -14,7 +14,7 @@ from spade_jax.environments.calls import Call, parse_calls
 from spade_jax.environments.similarity import similarity
 from spade_jax.sandbox.host import EnvironmentHost
 from spade_jax.selfplay.prompts import tools as prompts
-from spade_jax.tool_lesson import desks
+from spade_jax.warm_start import desks
 
 MAX_TURNS = 8
 COMBINATIONS = list(itertools.product(desks.DEEDS, desks.THINGS))
