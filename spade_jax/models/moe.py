@@ -7,12 +7,16 @@ order, ``e`` expert. The kernels, chosen by a setting:
   versions) multiplies every row by every expert.
 * ``blocks``: each expert's rows are padded to whole blocks and the blocks multiplied as a batch.
   Work is that of the chosen experts; it copies an expert's weights once a block, so it is for few
-  or small experts, on CPU.
+  or small experts, on CPU. Of few tokens, as when sampling, each expert gets equally many rows, as
+  many as the busiest needs: that copies no weights.
 * ``gmm``: the megablox Pallas kernel of the TPU; ``gmm_interpret`` runs it anywhere, for tests.
 """
 
 import dataclasses
 import functools
+import math
+from collections.abc import Callable
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -23,6 +27,8 @@ from spade_jax.models import sharding
 
 _BLOCK = 256
 _GMM_TILE = 128
+_FEW = 512
+"""Tokens, up to which copying the weights would cost more than idle rows do."""
 
 
 def route(
@@ -127,8 +133,32 @@ def experts(
     """
     k, count = expert_nk.shape[1], gate_edf.shape[0]
     expert_m = jnp.where((expert_nk >= 0) & (expert_nk < count), expert_nk, count).reshape(-1)
+    size_e = jnp.bincount(expert_m, length=count)
+
+    def chosen(grouping: _Grouping, matmul: Callable[[jax.Array, jax.Array], jax.Array]) -> Any:
+        x_pd = _spread(h_nd, grouping.source_p, grouping.row_m, k)
+        a_pf = jax.nn.silu(matmul(x_pd, gate_edf)) * matmul(x_pd, up_edf)
+        y_md = _unsort(matmul(a_pf, down_efd), grouping.source_p, grouping.row_m)
+        y_nkd = y_md.reshape(*expert_nk.shape, -1).astype(jnp.float32)
+        return jnp.einsum("nkd,nk->nd", y_nkd, weight_nk)
+
+    def of_equal_shares(share: int) -> Any:
+        grouping = _group(expert_m, size_e, jnp.full(count, share), count * share)
+
+        def matmul(x_pd: jax.Array, w_edf: jax.Array) -> jax.Array:
+            x_esd = x_pd.reshape(count, share, -1)
+            return jnp.einsum("esd,edf->esf", x_esd, w_edf).reshape(len(x_pd), -1)
+
+        return chosen(grouping, matmul)
+
+    if kernel == "blocks" and len(h_nd) <= _FEW:
+        shares = _shares(len(h_nd), k, count)
+        rung = jnp.searchsorted(jnp.array(shares), size_e.max())
+        return jax.lax.switch(rung, [functools.partial(of_equal_shares, s) for s in shares])
+
     block = _block_size(len(expert_m), count) if kernel == "blocks" else 1
-    grouping = _group(expert_m, count, block, _GMM_TILE if kernel.startswith("gmm") else block)
+    multiple = _GMM_TILE if kernel.startswith("gmm") else block
+    grouping = _group_in_blocks(expert_m, size_e, block, multiple)
 
     def matmul(x_pd: jax.Array, w_edf: jax.Array) -> jax.Array:
         if kernel == "ragged_dot":
@@ -139,11 +169,7 @@ def experts(
             return jnp.einsum("qbd,qdf->qbf", x_qbd, w_qdf).reshape(len(x_pd), -1)
         return _gmm(x_pd, w_edf, grouping.size_e, interpret=kernel == "gmm_interpret")
 
-    x_pd = _spread(h_nd, grouping.source_p, grouping.row_m, k)
-    a_pf = jax.nn.silu(matmul(x_pd, gate_edf)) * matmul(x_pd, up_edf)
-    y_md = _unsort(matmul(a_pf, down_efd), grouping.source_p, grouping.row_m)
-    y_nkd = y_md.reshape(*expert_nk.shape, -1).astype(jnp.float32)
-    return jnp.einsum("nkd,nk->nd", y_nkd, weight_nk)
+    return chosen(grouping, matmul)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -161,15 +187,21 @@ class _Grouping:
     size_e: jax.Array
 
 
-def _group(expert_m: jax.Array, count: int, block: int, multiple: int) -> _Grouping:
-    """Stable order by expert, rows of each padded to whole blocks; id ``count`` has no row."""
+def _group_in_blocks(
+    expert_m: jax.Array, size_e: jax.Array, block: int, multiple: int
+) -> _Grouping:
+    """Each expert's rows padded to whole blocks, and all rows to ``multiple``."""
     copies = len(expert_m)
-    rows = copies if block == 1 else (copies // block + count) * block
+    rows = copies if block == 1 else (copies // block + len(size_e)) * block
     rows = -(-rows // multiple) * multiple
+    return _group(expert_m, size_e, -(-size_e // block) * block, rows)
+
+
+def _group(expert_m: jax.Array, size_e: jax.Array, padded_e: jax.Array, rows: int) -> _Grouping:
+    """Stable order by expert, ``padded_e`` rows for each; the id after the last has no row."""
+    copies, count = len(expert_m), len(size_e)
     order_m = jnp.argsort(expert_m)
     rank_m = jnp.argsort(order_m)
-    size_e = jnp.bincount(expert_m, length=count)
-    padded_e = -(-size_e // block) * block
     first_e, start_e = jnp.cumsum(size_e) - size_e, jnp.cumsum(padded_e) - padded_e
     row_p = jnp.arange(rows)
     expert_p = jnp.searchsorted(jnp.cumsum(padded_e), row_p, side="right")
@@ -180,6 +212,14 @@ def _group(expert_m: jax.Array, count: int, block: int, multiple: int) -> _Group
     expert_m_or_last = jnp.minimum(expert_m, count - 1)
     row_m = start_e[expert_m_or_last] + rank_m - first_e[expert_m_or_last]
     return _Grouping(source_p, jnp.where(expert_m < count, row_m, rows), expert_p, padded_e)
+
+
+def _shares(tokens: int, k: int, count: int) -> list[int]:
+    """Rows an expert, ascending: for experts chosen about equally, less so, and all tokens one."""
+    mean = tokens * k / count
+    return sorted(
+        {min(tokens, 8 * math.ceil(times * mean / 8)) for times in (1.5, 2, 3, count / k)}
+    )
 
 
 def _block_size(copies: int, count: int) -> int:

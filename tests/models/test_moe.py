@@ -38,15 +38,32 @@ def case():
     return floats[0], floats[1], expert_nk, *floats[2:]
 
 
+@pytest.fixture(params=["few tokens", "many"])
+def amount(request, monkeypatch):
+    monkeypatch.setattr(moe, "_FEW", N if request.param == "few tokens" else 0)
+
+
 @pytest.mark.parametrize("kernel", KERNELS)
-def test_equals_the_slow_way(kernel, case):
+def test_equals_the_slow_way(kernel, case, amount):
     out = jax.jit(moe.experts, static_argnums=6)(*case, kernel)
     np.testing.assert_allclose(out, slow(*case), atol=1e-3, rtol=1e-5)
     assert (np.asarray(out)[5:9] == 0).all()
 
 
+@pytest.mark.parametrize("busiest", [16, 24, 25, 33, 40])
+def test_few_tokens_all_get_a_row_however_uneven(busiest, case):
+    """On either side of each share: 24, 32, 40."""
+    h_nd, weight_nk, expert_nk, *matrices = case
+    expert_nk = np.stack([1 + np.arange(N) % (E - 1), np.full(N, E)], 1)
+    expert_nk[:busiest, 0] = 0
+    assert moe._shares(N, K, E) == [24, 32, 40]
+    arguments = (h_nd, weight_nk, expert_nk, *matrices)
+    out = jax.jit(moe.experts, static_argnums=6)(*arguments, "blocks")
+    np.testing.assert_allclose(out, slow(*arguments), atol=1e-3, rtol=1e-5)
+
+
 @pytest.mark.parametrize("kernel", KERNELS)
-def test_gradients_equal_a_masked_dense_product(kernel, case):
+def test_gradients_equal_a_masked_dense_product(kernel, case, amount):
     h_nd, weight_nk, expert_nk, *matrices = case
 
     def dense(h_nd, weight_nk, gate, up, down):
@@ -74,7 +91,8 @@ def test_blocks_always_have_room_for_every_copy(copies, count):
     block = moe._block_size(copies, count)
     worst = np.minimum(np.arange(copies) // (block + 1), count - 1)
     for expert_m in (np.zeros(copies, int), worst, np.arange(copies) % count):
-        grouping = moe._group(jnp.asarray(expert_m), count, block, block)
+        size_e = jnp.bincount(expert_m, length=count)
+        grouping = moe._group_in_blocks(jnp.asarray(expert_m), size_e, block, block)
         row_m, source_p = np.asarray(grouping.row_m), np.asarray(grouping.source_p)
         assert (source_p[row_m] == np.arange(copies)).all()
         assert (np.asarray(grouping.expert_p)[row_m] == expert_m).all()
@@ -97,8 +115,8 @@ def test_empty_batch_of_padding_is_finite_and_zero(case):
 def test_padding_has_no_row_to_multiply(block, case):
     """The grouped matmul runs over the rows of ``size_e`` alone."""
     expert_m = np.where(case[2] < 0, E, case[2]).reshape(-1)
-    grouping = moe._group(jnp.asarray(expert_m), E, block, block)
     counts = np.bincount(expert_m[expert_m < E], minlength=E)
+    grouping = moe._group_in_blocks(jnp.asarray(expert_m), jnp.asarray(counts), block, block)
     np.testing.assert_array_equal(grouping.size_e, -(-counts // block) * block)
     copies = np.asarray(grouping.source_p)
     assert set(copies[copies < len(expert_m)]) == set(np.flatnonzero(expert_m < E))

@@ -83,11 +83,33 @@ def _first_largest(score_bv: jax.Array) -> jax.Array:
 
 
 def _gumbel(key_bc: Array, position_b: jax.Array, like_bv: jax.Array) -> jax.Array:
-    def row(key_c, position):
-        key = jax.random.fold_in(jax.random.wrap_key_data(key_c, impl="threefry2x32"), position)
-        return jax.random.gumbel(key, like_bv.shape[1:], jnp.float32)
+    """``jax.random.gumbel(fold_in(key, position))`` of each row, bit for bit."""
+    key_b = _threefry((key_bc[:, 0], key_bc[:, 1]), 0, position_b)
+    word_v = jnp.arange(like_bv.shape[1])
+    high_bv, low_bv = _threefry((key_b[0][:, None], key_b[1][:, None]), 0, word_v)
+    mantissa_bv = (high_bv ^ low_bv) >> 9 | jnp.uint32(0x3F800000)
+    uniform_bv = jax.lax.bitcast_convert_type(mantissa_bv, jnp.float32) - 1
+    least = jnp.finfo(jnp.float32).tiny
+    return -jnp.log(-jnp.log(jnp.maximum(uniform_bv * (1 - least) + least, least)))
 
-    return jax.vmap(row)(jnp.asarray(key_bc), position_b)
+
+def _threefry(
+    key: tuple[jax.Array, jax.Array], high: Array, low: Array
+) -> tuple[jax.Array, jax.Array]:
+    """Threefry-2x32-20 (Salmon et al. 2011) of a counter of two words.
+
+    Unrolled: ``jax.random`` loops over the rounds on a CPU, where XLA then copies the state of the
+    whole vocabulary in every round (4 to 7 times as long).
+    """
+    words = (*key, key[0] ^ key[1] ^ jnp.uint32(0x1BD11BDA))
+    x, y = jnp.uint32(high) + words[0], jnp.uint32(low) + words[1]
+    for group in range(5):
+        for distance in ((13, 15, 26, 6), (17, 29, 16, 24))[group % 2]:
+            x = x + y
+            y = (y << distance | y >> (32 - distance)) ^ x
+        x = x + words[(group + 1) % 3]
+        y = y + words[(group + 2) % 3] + jnp.uint32(group + 1)
+    return x, y
 
 
 def _threshold(logp_bv: jax.Array, how: Draw) -> jax.Array:

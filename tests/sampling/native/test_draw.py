@@ -16,7 +16,7 @@ from transformers.generation.logits_process import (
     TopPLogitsWarper,
 )
 
-from spade_jax.sampling.native.draw import Draw, _threshold, draw, noise_key
+from spade_jax.sampling.native.draw import Draw, _gumbel, _threshold, draw, noise_key
 
 VOCABULARY = 12
 LOGITS = np.random.default_rng(0).normal(0, 1.5, VOCABULARY).astype(np.float32)
@@ -35,6 +35,15 @@ def how(rows, temperature=1.0, top_p=1.0, min_p=0.0, top_k=0, seed=0):
         noisy=np.array(temperature > 0),
         truncated=np.array(top_p < 1 or min_p > 0 or top_k > 0),
     )
+
+
+def test_the_noise_is_that_of_jax_random():
+    key_bc = np.random.default_rng(0).integers(0, 2**32, (3, 2), np.uint32)
+    position_b = np.array([0, 7, 2**31 - 1], np.int32)
+    own_bv = jax.jit(_gumbel)(key_bc, position_b, np.zeros((3, 5000)))
+    for key_c, position, own_v in zip(key_bc, position_b, own_bv, strict=True):
+        key = jax.random.fold_in(jax.random.wrap_key_data(key_c, impl="threefry2x32"), position)
+        np.testing.assert_array_equal(own_v, jax.random.gumbel(key, (5000,)))
 
 
 def kept_by_transformers(logit_v, temperature, top_p, min_p, top_k):
