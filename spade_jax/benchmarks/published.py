@@ -39,7 +39,7 @@ TABLES: dict[str, tuple[Column, ...]] = {
     ),
     "tools": (
         Column("BFCL v4 multi-turn", "bfcl_multi_turn", MEAN, (49.0, 54.7)),
-        Column("tau2-bench", "tau2_bench", MEAN, (49.0, 52.6)),
+        Column("tau2-bench", "tau2", MEAN, (49.0, 52.6)),
         Column("ACEBench-Agent", "acebench_agent", MEAN, (62.0, 75.9)),
     ),
 }

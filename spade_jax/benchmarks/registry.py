@@ -9,6 +9,7 @@ from spade_jax.benchmarks.bfcl import BFCLMultiTurn
 from spade_jax.benchmarks.gpqa import GPQADiamond
 from spade_jax.benchmarks.interface import Benchmark
 from spade_jax.benchmarks.livecodebench import LiveCodeBench
+from spade_jax.benchmarks.tau2 import Tau2
 from spade_jax.benchmarks.user import SELF, User
 from spade_jax.config import ConfigError
 
@@ -20,6 +21,7 @@ BENCHMARKS: dict[str, Callable[[Path, User], Benchmark]] = {
     "reasoning_gym_hard": lambda *_: reasoning_gym.hard(),
     "reasoning_gym_dev": lambda *_: reasoning_gym.development(),
     "bfcl_multi_turn": lambda *_: BFCLMultiTurn(),
+    "tau2": lambda _, user: Tau2(user),
 }
 """Name -> what makes it, given the folder of data that users bring and who plays the user."""
 GROUPS = {
