@@ -298,7 +298,7 @@ async def evaluate_within(
     Results lie where those of ``evaluate`` do, which would go on with them.
     """
     asked = settings.evaluation
-    data = {"data": Path(asked.data)} if asked.data else {}
+    data: dict[str, Any] = {"data": Path(asked.data)} if asked.data else {}
     wanted = Wanted(asked.benchmarks, asked.limit, **data)
     name = f"step-{iteration}" if iteration else "initial"
     player = SamplerPolicy(sampler, renderer, settings.sampler.context)

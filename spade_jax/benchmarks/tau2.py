@@ -60,6 +60,7 @@ GUIDELINES = ("simulation_guidelines.md", "simulation_guidelines_tools.md")
 SPLIT = "base"
 MAX_STEPS, MAX_ERRORS = 200, 10  # of a dialogue, tools' answers among the steps; the wheel's
 MAX_CALLS = 64  # of one message
+DEADLINE = 120.0  # seconds of a request, or of a worker's start, which reads all databases
 NOTHING: Mapping[str, float] = {}
 """Per cent of the tasks that are won if the user hangs up at once: nothing was to be done."""
 
@@ -74,7 +75,7 @@ class Tau2:
 
     def __init__(self, user: User = SELF) -> None:
         self._user = user
-        self._workers = Workers("spade_jax.benchmarks.tau2_backend")
+        self._workers = Workers("spade_jax.benchmarks.tau2_backend", deadline=DEADLINE)
 
     async def __aenter__(self) -> "Tau2":
         return self

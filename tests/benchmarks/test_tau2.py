@@ -4,13 +4,17 @@ import asyncio
 import collections
 import contextlib
 import importlib.metadata
+import io
 import json
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from aiohttp import web
+from rich.console import Console
 
+from spade_jax import config, evaluation
 from spade_jax.benchmarks import published, runner, scores, tau2, user
 from spade_jax.benchmarks.interface import Absent, Broken
 from spade_jax.environments.calls import Call
@@ -242,6 +246,65 @@ def test_a_user_that_answers_nobody_ends_the_evaluation(items):
         asyncio.run(
             runner.run(benchmark, items[:2], scripted([]), 2, lambda outcome: None, Quiet())
         )
+
+
+def test_a_server_talks_with_the_users_server(tmp_path, monkeypatch):
+    """From the flags' values to the table: the user named, nothing asked again."""
+    # A domain that is quickly made; of one item the choice is from another.
+    monkeypatch.setattr(runner, "choose", lambda items, limit: of(items, "telecom")[:limit])
+    said = {
+        "agent": ["Who are you?", tau2_data.rendered("", [("no_such_tool", {})]), "Bye."],
+        "customer": ["Hello.", "Nobody.", tau2_data.STOP[0]],
+    }
+    seen = []
+
+    async def complete(request):
+        body = await request.json()
+        seen.append((body["model"], body["messages"]))
+        message = {"role": "assistant", "content": said[body["model"]].pop(0)}
+        return web.json_response({"choices": [{"message": message}]})
+
+    async def go():
+        app = web.Application()
+        app.router.add_post("/v1/chat/completions", complete)
+        server = web.AppRunner(app, shutdown_timeout=0.1)
+        await server.setup()
+        site = web.TCPSite(server, "127.0.0.1", 0)
+        await site.start()
+        url = f"http://127.0.0.1:{site._server.sockets[0].getsockname()[1]}/v1"
+        settings = config.from_config_dict(config.default_config())
+        found = []
+        try:
+            async with user.at(url, "customer", 0, 60.0) as simulator:
+                wanted = evaluation.Wanted(["tau2"], 1, user=simulator)
+                for _ in range(2):
+                    found.append(
+                        await evaluation.evaluate_endpoint(
+                            settings, tmp_path, wanted, url, "agent", None, console
+                        )
+                    )
+        finally:
+            await server.cleanup()
+        return found
+
+    console = Console(width=200, file=io.StringIO())
+    first, again = asyncio.run(go())
+    assert first == again
+    assert [model for model, _ in seen] == ["customer", "agent"] * 2 + ["agent", "customer"]
+    (_, last_to_agent), (_, last_to_user) = seen[-2:]
+    assert last_to_agent[-1] == {
+        "role": "user",
+        "content": "<tool_response>\nError: Tool 'no_such_tool' not found.\n</tool_response>",
+    }
+    assert last_to_user[-1] == {"role": "user", "content": "Bye."}
+    assert '"name": "get_customer_by_phone"' in last_to_agent[0]["content"]
+    assert first["tau2"]["label"] == "user simulator customer"
+    written = tmp_path / "evaluation" / "endpoint-agent" / "tau2" / "result.json"
+    assert json.loads(written.read_text())["protocol"]["user"]["model"] == "customer"
+    printed = console.file.getvalue()
+    assert "tau2-bench (user simulator customer): PARTIAL, 1 of 278" in printed
+    assert "nothing done" in printed
+    assert "missing: tau2-bench: does not compare: user simulator customer" in printed
 
 
 def test_words_stand_before_calls_and_outside_thinking():
