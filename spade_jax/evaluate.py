@@ -7,7 +7,8 @@ The policy is the newest checkpoint of the run directory, or ``--checkpoint``: a
 (the policy that the run begins with; also what is taken where there is no checkpoint) or
 ``hf:FOLDER_OR_HUB_ID``; with ``--all-checkpoints`` every checkpoint in turn; with ``--endpoint``
 whatever answers there. The same command continues where the last one ended. Results go to
-``--out``, by default ``WORKDIR/evaluation/POLICY``; docs/evaluation.md has the protocols.
+``--out``, by default ``WORKDIR/evaluation/POLICY``; docs/evaluation.md has the protocols. Where
+a benchmark's dialogues have a user, ``--user`` plays it, or else the policy itself.
 A benchmark whose data is not here is skipped, with the command that gets it.
 """
 

@@ -84,6 +84,15 @@ def official(cases):
     }
 
 
+def after_a_wrong_call(said):
+    """With a call first whose refusal comes out of the wheel's data model."""
+    words = ("user_id", "origin", "destination", "flight_type", "cabin", "insurance")
+    counts = {"total_baggages": 0, "nonfree_baggages": 0}
+    lists = {"flights": [{"flight_number": 1}], "passengers": [], "payment_methods": []}
+    wrong = ("", [("book_reservation", dict.fromkeys(words, "x") | counts | lists)])
+    return said | {"agent": [wrong, *said["agent"]]}
+
+
 def spoiled(task):
     """All that is asked for but the last action that changes something."""
     said = tau2_data.gold(task)
@@ -100,7 +109,7 @@ def cases(items):
     look = ("", [("get_status_bar", {}), ("check_network_status", {})])
     return {
         "gold retail": (retail[0], tau2_data.gold(retail[0].data["task"])),
-        "gold airline": (airline[1], tau2_data.gold(airline[1].data["task"])),
+        "gold airline": (airline[1], after_a_wrong_call(tau2_data.gold(airline[1].data["task"]))),
         "gold telecom": (telecom[0], tau2_data.gold(telecom[0].data["task"])),
         "spoiled": (telecom[1], spoiled(telecom[1].data["task"])),
         "nothing": (retail[2], tau2_data.NOTHING),
