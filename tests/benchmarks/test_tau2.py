@@ -377,4 +377,4 @@ def test_the_gold_actions_win_every_task_and_nothing_wins_the_floor(items, domai
     outcomes, _ = play([(item, tau2_data.NOTHING) for item in chosen], workers)
     assert not any(outcome.fault for outcome in outcomes.values())
     (score,) = scores.of_columns(chosen, outcomes.values())
-    assert 100 * score.mean == pytest.approx(tau2.NOTHING[domain])
+    assert 100 * score.mean == pytest.approx(tau2.IDLE[domain])
