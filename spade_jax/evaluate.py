@@ -7,7 +7,8 @@ The policy is the newest checkpoint of the run directory, or ``--checkpoint``: a
 (the policy that the run begins with; also what is taken where there is no checkpoint) or
 ``hf:FOLDER_OR_HUB_ID``; with ``--all-checkpoints`` every checkpoint in turn; with ``--endpoint``
 whatever answers there. The same command continues where the last one ended. Results go to
-``--out``, by default ``WORKDIR/evaluation/POLICY``; docs/evaluation.md has the protocols.
+``--out``, by default ``WORKDIR/evaluation/POLICY``; docs/evaluation.md has the protocols. Where
+a benchmark's dialogues have a user, ``--user`` plays it, or else the policy itself.
 A benchmark whose data is not here is skipped, with the command that gets it.
 """
 
@@ -23,6 +24,7 @@ from ml_collections import config_flags
 from rich.console import Console
 
 from spade_jax import cache, config, evaluation, trajectory
+from spade_jax.benchmarks import user
 from spade_jax.benchmarks.interface import Broken
 from spade_jax.benchmarks.results import Mixed
 from spade_jax.learner.checkpoint import CheckpointError
@@ -43,6 +45,13 @@ _ENDPOINT = flags.DEFINE_string(
     "endpoint", "", "base URL of an OpenAI-compatible server (http://HOST:PORT/v1) to score instead"
 )
 _MODEL = flags.DEFINE_string("model", "", "model to ask for at --endpoint; '' = its first")
+_USER = flags.DEFINE_string(
+    "user",
+    "",
+    "base URL of an OpenAI-compatible server that plays the user in the benchmarks that have one; "
+    "'' = the policy itself",
+)
+_USER_MODEL = flags.DEFINE_string("user-model", "", "model to ask for at --user; '' = its first")
 _DATA = flags.DEFINE_string(
     "data", "", "folder with the files of benchmarks that need some; '' = benchmarks/ of the cache"
 )
@@ -59,7 +68,7 @@ def main(argv: list[str]) -> None:
         if _CONTEXT.value:
             sampler = dataclasses.replace(settings.sampler, context=_CONTEXT.value)
             settings = dataclasses.replace(settings, sampler=sampler)
-        done = asyncio.run(_evaluate(settings))
+        done = asyncio.run(_with_user(settings))
     except KeyboardInterrupt:
         sys.exit("interrupted; the same command continues")
     except (
@@ -76,7 +85,13 @@ def main(argv: list[str]) -> None:
         sys.exit("no benchmark could be scored")
 
 
-async def _evaluate(settings: config.Config) -> bool:
+async def _with_user(settings: config.Config) -> bool:
+    seed, timeout = settings.seed, settings.sampler.timeout
+    async with user.at(_USER.value, _USER_MODEL.value, seed, timeout) as simulator:
+        return await _evaluate(settings, simulator)
+
+
+async def _evaluate(settings: config.Config, simulator: user.User) -> bool:
     """Whether anything was scored."""
     out, workdir, console = (
         Path(_OUT.value) if _OUT.value else None,
@@ -84,7 +99,7 @@ async def _evaluate(settings: config.Config) -> bool:
         Console(),
     )
     data = {"data": Path(_DATA.value)} if _DATA.value else {}
-    wanted = evaluation.Wanted(_BENCHMARKS.value, _LIMIT.value, **data)
+    wanted = evaluation.Wanted(_BENCHMARKS.value, _LIMIT.value, user=simulator, **data)
     if sum(map(bool, (_ALL.value, _ENDPOINT.value, _CHECKPOINT.value))) > 1:
         raise config.ConfigError("give one of --checkpoint, --all-checkpoints and --endpoint")
     if _ALL.value:

@@ -21,6 +21,7 @@ from spade_jax.benchmarks.endpoint import EndpointPolicy
 from spade_jax.benchmarks.interface import Absent, Benchmark, Policy
 from spade_jax.benchmarks.policy import SamplerPolicy
 from spade_jax.benchmarks.results import Results
+from spade_jax.benchmarks.user import SELF, User
 from spade_jax.learner.checkpoint import CheckpointError, Checkpoints
 from spade_jax.learner.step import Learner
 from spade_jax.models import loading, sharding
@@ -58,11 +59,17 @@ class Wanted:
       benchmarks: names of benchmarks and groups.
       limit: items of each benchmark; 0 = all.
       data: folder with the files of benchmarks that need some.
+      user: who plays the user in those that have one.
     """
 
     benchmarks: Sequence[str]
     limit: int = 0
     data: Path = dataclasses.field(default_factory=lambda: cache.folder("benchmarks"))
+    user: User = SELF
+
+    def find(self) -> list[Benchmark]:
+        """The benchmarks; see :func:`registry.find`."""
+        return registry.find(self.benchmarks, self.data, self.user)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -196,10 +203,12 @@ async def score(
         await runner.run(benchmark, left, player, jobs, results.add, progress)
         outcomes = [results.outcomes[item.name] for item in chosen]
         floors = benchmark.floors()
-        summary = scores.summary(items, outcomes) | {"floors": floors}
+        label = protocol.get("label", "")
+        summary = scores.summary(items, outcomes) | {"floors": floors, "label": label}
         path = results.finish(summary)
-    beside = {**published.beside(benchmark.name), **floors}
-    progress.console.print(scores.table(benchmark.title, items, outcomes, beside))
+    beside = {**({} if label else published.beside(benchmark.name)), **floors}
+    title = f"{benchmark.title} ({label})" if label else benchmark.title
+    progress.console.print(scores.table(title, items, outcomes, beside))
     _list(summary["faults"], progress.console)
     progress.console.print(f"{benchmark.name}: written to {path}", highlight=False, soft_wrap=True)
     return summary
@@ -227,7 +236,7 @@ async def score_all(
       ConfigError: there is no benchmark of a name.
     """
     results: dict[str, dict[str, Any] | str] = {}
-    for benchmark in registry.find(wanted.benchmarks, wanted.data):
+    for benchmark in wanted.find():
         name = benchmark.name
         try:
             results[name] = await score(
@@ -252,7 +261,7 @@ async def evaluate(
     console: Console,
 ) -> published.Results:
     """Scores a policy that is sampled here; ``checkpoint`` as on the command line."""
-    count = len(registry.find(wanted.benchmarks, wanted.data))
+    count = len(wanted.find())
     with RunProgress("benchmark", count, console=console) as progress:
         weights = load(settings, workdir, checkpoint, progress)
         out = out or workdir / "evaluation" / weights.name
@@ -289,7 +298,7 @@ async def evaluate_within(
     Results lie where those of ``evaluate`` do, which would go on with them.
     """
     asked = settings.evaluation
-    data = {"data": Path(asked.data)} if asked.data else {}
+    data: dict[str, Any] = {"data": Path(asked.data)} if asked.data else {}
     wanted = Wanted(asked.benchmarks, asked.limit, **data)
     name = f"step-{iteration}" if iteration else "initial"
     player = SamplerPolicy(sampler, renderer, settings.sampler.context)
@@ -308,7 +317,7 @@ async def evaluate_endpoint(
     console: Console,
 ) -> published.Results:
     """Scores what answers at ``url``; of the settings the seed and ``sampler``'s client count."""
-    count, sampler = len(registry.find(wanted.benchmarks, wanted.data)), settings.sampler
+    count, sampler = len(wanted.find()), settings.sampler
     with RunProgress("benchmark", count, console=console) as progress:
         async with EndpointPolicy(url, model, settings.seed, sampler.timeout) as player:
             name = "endpoint-" + slug(player.model)

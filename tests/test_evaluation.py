@@ -100,7 +100,7 @@ def settings(tmp_path_factory):
 @pytest.fixture(autouse=True)
 def benchmarks(monkeypatch):
     Echo.attempts = 0
-    known = {"echo": lambda _: Echo(), "gone": lambda _: Gone()}
+    known = {"echo": lambda *_: Echo(), "gone": lambda *_: Gone()}
     monkeypatch.setattr(registry, "BENCHMARKS", known)
     monkeypatch.setattr(registry, "GROUPS", {"both": ["echo", "gone"]})
 
@@ -204,7 +204,7 @@ def test_every_checkpoint_is_scored_and_chosen_by_rule(settings, tmp_path, monke
     class Development(Echo):
         name = "reasoning_gym_dev"
 
-    registry.BENCHMARKS["reasoning_gym_dev"] = lambda _: Development()
+    registry.BENCHMARKS["reasoning_gym_dev"] = lambda *_: Development()
     console = Console(width=200, file=io.StringIO())
     wanted = evaluation.Wanted(["echo"])
     found = asyncio.run(trajectory.evaluate_all(settings, tmp_path, wanted, None, console))

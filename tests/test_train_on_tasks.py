@@ -26,7 +26,7 @@ def untaught(monkeypatch):
         return loading.load(wanted.model, wanted.seed, mesh)[0], make_byte_tokenizer()
 
     monkeypatch.setattr(policy, "prepare", prepare)
-    monkeypatch.setattr(registry, "BENCHMARKS", {"echo": lambda _: Echo()})
+    monkeypatch.setattr(registry, "BENCHMARKS", {"echo": lambda *_: Echo()})
 
 
 def test_a_run_on_tasks_that_evaluates(tmp_path):

@@ -15,7 +15,7 @@ from spade_jax.benchmarks.interface import Broken, Message, Unanswered
 from spade_jax.sampling.interface import SamplingParams
 
 KEY = "SPADE_EVAL_API_KEY"
-"""Environment variable with the server's key; without it no key is sent."""
+"""Environment variable with the key of the server that is scored; without it no key is sent."""
 TRIES = 10
 PAUSE, LONGEST_PAUSE = 1.0, 30.0  # seconds; doubled after every try
 AGAIN = {408, 409, 425, 429}
@@ -31,14 +31,15 @@ class EndpointPolicy:
       url: base URL, up to and with ``/v1``.
       model: to ask for there; '' = the one that the server names first.
       timeout: seconds of one reply.
+      key: environment variable with the server's key.
     """
 
-    def __init__(self, url: str, model: str, seed: int, timeout: float):
+    def __init__(self, url: str, model: str, seed: int, timeout: float, key: str = KEY):
         self.url, self.model = url.rstrip("/"), model
-        self._seed, self._timeout = seed, timeout
+        self._seed, self._timeout, self._key = seed, timeout, key
 
     async def __aenter__(self) -> "EndpointPolicy":
-        headers = {"Authorization": f"Bearer {key}"} if (key := os.environ.get(KEY)) else {}
+        headers = {"Authorization": f"Bearer {key}"} if (key := os.environ.get(self._key)) else {}
         timeout = aiohttp.ClientTimeout(total=self._timeout)
         self._session = aiohttp.ClientSession(headers=headers, timeout=timeout)
         try:

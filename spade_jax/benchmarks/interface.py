@@ -131,7 +131,8 @@ class Benchmark(typing.Protocol):
     def protocol(self) -> dict[str, Any]:
         """Versions, checksums, rules and limits: whatever changes scores when it changes.
 
-        Asked for after :meth:`items`.
+        Asked for after :meth:`items`. Where scores do not compare with published ones, ``label``
+        is what they are called.
         """
         ...
 

@@ -39,7 +39,7 @@ TABLES: dict[str, tuple[Column, ...]] = {
     ),
     "tools": (
         Column("BFCL v4 multi-turn", "bfcl_multi_turn", MEAN, (49.0, 54.7)),
-        Column("tau2-bench", "tau2_bench", MEAN, (49.0, 52.6)),
+        Column("tau2-bench", "tau2", MEAN, (49.0, 52.6)),
         Column("ACEBench-Agent", "acebench_agent", MEAN, (62.0, 75.9)),
     ),
 }
@@ -75,7 +75,7 @@ def of_table(name: str, results: Results) -> list[Score | None]:
 
 
 def _measured(result: dict[str, Any] | str | None, column: str) -> Score | None:
-    if not isinstance(result, dict):
+    if not isinstance(result, dict) or result.get("label"):
         return None
     rows = [row for row in (*result["columns"], result["mean"]) if row and row["column"] == column]
     return Score(**rows[-1]) if rows else None
@@ -93,14 +93,20 @@ def overview(name: str, results: Results) -> Group:
     for column, score in zip(TABLES[name], found, strict=True):
         shown.add_row(column.title, *_cells(score), *(f"{figure:.1f}" for figure in column.figures))
         if score is None:
-            reason = results.get(column.benchmark, "not asked for")
-            missing = reason if isinstance(reason, str) else "no item tried"
+            missing = _why(results.get(column.benchmark, "not asked for"))
             notes.append(f"  missing: {column.title}: {missing}")
         elif score.partial:
             notes.append(f"  PARTIAL: {column.title}: {score.tried} of {score.items}")
     shown.add_section()
     shown.add_row(f"mean of {len(found)}", *_cells(average(found)), *map(str, MEANS[name]))
     return Group(shown, *map(Text, notes))
+
+
+def _why(result: dict[str, Any] | str) -> str:
+    """Why there is no score of a column."""
+    if isinstance(result, str):
+        return result
+    return f"does not compare: {result['label']}" if result.get("label") else "no item tried"
 
 
 def _cells(score: Score | None) -> tuple[str, str]:

@@ -50,8 +50,12 @@ class Waves:
         """Takes part from here to the end of the block: no wave leaves without this coroutine.
 
         Which wave is the first one is up to the moment of entry; :meth:`gather` enters all
-        parties before any of them runs.
+        parties before any of them runs. Within a party it is that party: a coroutine is one,
+        however many dialogues it holds.
         """
+        if _current.get() in self._live:
+            yield
+            return
         party = _Party()
         self._live.add(party)
         try:

@@ -10,14 +10,14 @@ class ScriptedPolicy:
 
     def __init__(self, replies):
         self.replies = replies
-        self.told = {}
+        self.told, self.tools = {}, {}
 
     def protocol(self):
         return {"script": "test"}
 
     @contextlib.asynccontextmanager
     async def talk(self, name, params, messages, tools=()):
-        self.told[name] = list(messages)
+        self.told[name], self.tools[name] = list(messages), list(tools)
         yield Script(list(self.replies(name)), self.told[name])
 
 

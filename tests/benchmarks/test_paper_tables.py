@@ -56,6 +56,20 @@ def test_a_whole_table_has_a_mean_and_a_partial_one_has_none():
     assert "PARTIAL: BFCL v4 multi-turn: 2 of 4" in shown("tools", results)
 
 
+def test_results_that_do_not_compare_are_named_and_stand_beside_nothing():
+    results = {
+        column.benchmark: made([column.column if column.column != "mean" else "x"])
+        for column in published.TABLES["tools"]
+    }
+    (*_, other) = results
+    results[other] |= {"label": "local user simulator"}
+    found = published.of_table("tools", results)
+    assert [score is None for score in found] == [False, False, True]
+    assert published.average(found) is None
+    text = shown("tools", results)
+    assert "missing: ACEBench-Agent: does not compare: local user simulator" in text
+
+
 def test_groups_hold_the_tables_benchmarks_that_there_are(tmp_path):
     assert set(registry.GROUPS) == {"games", "tools"}
     for table, names in registry.GROUPS.items():

@@ -120,6 +120,33 @@ def test_a_party_that_raises_or_leaves_holds_nobody_up():
     ]
 
 
+def test_a_coroutine_with_two_dialogues_is_one_party():
+    inner = Recorder()
+    waves = Waves(inner)
+
+    async def speaks_with_itself():
+        async with waves.party():
+            async with waves.party():
+                await waves.generate([request("user/0")])
+                await waves.generate([request("agent/0")])
+            await waves.generate([request("agent/1")])
+
+    async def other():
+        async with waves.party():
+            for turn in range(3):
+                await waves.generate([request(f"other/{turn}")])
+
+    async def main():
+        await asyncio.gather(speaks_with_itself(), other())
+
+    run(main())
+    assert inner.batches == [
+        ["other/0", "user/0"],
+        ["agent/0", "other/1"],
+        ["agent/1", "other/2"],
+    ]
+
+
 @pytest.mark.parametrize("when", ["before it starts", "parked", "in the wave", "between waves"])
 def test_a_cancelled_party_holds_nobody_up(when):
     inner = Recorder(delay=0.02)
