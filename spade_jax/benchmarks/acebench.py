@@ -11,6 +11,7 @@ import hashlib
 import importlib.metadata
 import importlib.util
 import math
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -36,6 +37,8 @@ FILES = (
 )
 DIGEST = "43c14c68dc5b6b2f00bf8bb5199ab75d85c72e3d45b8cfefd077baba000c60f3"
 """SHA-256 of those files of the wheel, one after the other."""
+OFFICIAL_USER = re.compile(r"(.*/)?gpt-4o(-\d{4}-\d\d-\d\d)?")
+"""Names of the model that plays the user officially; whose user the paper had, it does not say."""
 ALMOST = math.nextafter(WON, 0)  # all milestones met, in the wrong state
 
 
@@ -67,6 +70,9 @@ class ACEBenchAgent:
         return items
 
     def protocol(self) -> dict[str, Any]:
+        user = self._user
+        alike = OFFICIAL_USER.fullmatch(user.model)
+        label = "" if alike else user.label or f"user simulator {user.model}"
         return {
             "package": f"{PACKAGE} {VERSION}",
             "services": DIGEST,
@@ -77,7 +83,9 @@ class ACEBenchAgent:
             "messages": acebench_dialogue.MESSAGES,
             "extraction": "bracketed list of calls, literal arguments, outside thinking",
             "user_decoding": dataclasses.asdict(acebench_dialogue.USER),
-        } | self._user.protocol()
+            **user.protocol(),
+            "label": label,
+        }
 
     def floors(self) -> Figures:
         return {}

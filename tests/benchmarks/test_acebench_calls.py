@@ -49,7 +49,10 @@ def test_what_is_written_is_read_as_the_wheel_reads_it(calls):
         ("[api.f(a=1)]", [Call("api.f", {"a": 1})]),
         ("[f(a=1)", [Call("f", {"a": 1})]),
         ("['f(a=1)']", [Call("f", {"a": 1})]),
-        (r'[f(a="Domino\'s", b={"k": [None]})]', [Call("f", {"a": "Domino's", "b": {"k": [None]}})]),
+        (
+            r'[f(a="Domino\'s", b={"k": [None]})]',
+            [Call("f", {"a": "Domino's", "b": {"k": [None]}})],
+        ),
     ],
 )
 def test_forms_that_are_read(message, calls):

@@ -1,4 +1,4 @@
-"""The two accuracies on hand-written cases, and against the wheel's port of the official checker."""
+"""The two accuracies by hand, and against the wheel's port of the official checker."""
 
 import copy
 import random
@@ -50,10 +50,7 @@ def changed(edit):
         ),
         (
             lambda t: t["FoodPlatform"]["orders"].reverse(),
-            [
-                "FoodPlatform.orders: [{'cups': 2}, {'cups': 1}], "
-                "not [{'cups': 1}, {'cups': 2}]"
-            ],
+            ["FoodPlatform.orders: [{'cups': 2}, {'cups': 1}], not [{'cups': 1}, {'cups': 2}]"],
         ),
         (
             lambda t: t["FoodPlatform"].update(orders={"1": {"cups": 2}}),
