@@ -50,7 +50,7 @@ class ACEBenchAgent:
       user: who plays the user in the tasks of many turns.
     """
 
-    name, title = acebench_data.NAME, "ACEBench-Agent, end state"
+    name, title = acebench_data.NAME, "ACEBench-Agent"
     params = SamplingParams(max_tokens=4096, temperature=0.001)
 
     def __init__(self, data: Path, user: User = SELF):
