@@ -77,7 +77,9 @@ def process(messages: Sequence[str], milestones: Sequence[str] | Sequence[Sequen
       messages: what was said to the executor.
       milestones: texts, or several ways, each a list of texts; empty = met.
     """
-    ways = milestones if milestones and not isinstance(milestones[0], str) else [milestones]
+    texts = [stone for stone in milestones if isinstance(stone, str)]
+    several: list[Sequence[str]] = [way for way in milestones if not isinstance(way, str)]
+    ways = several or [texts]
     return max(_share(messages, way) for way in ways)
 
 
