@@ -11,6 +11,7 @@ from spade_jax.benchmarks import acebench, acebench_backend, acebench_data, runn
 from spade_jax.benchmarks import acebench_dialogue as dialogue
 from spade_jax.benchmarks.acebench import ACEBenchAgent
 from spade_jax.benchmarks.interface import Absent
+from spade_jax.benchmarks.policy import SamplerPolicy
 from spade_jax.benchmarks.user import User
 from tests.benchmarks import acebench_items
 from tests.benchmarks.scripted_policy import ScriptedPolicy
@@ -106,6 +107,26 @@ def test_thinking_is_no_call_and_is_told_to_nobody(data):
     assert not any("think>" in content for content in told)
     said = outcomes["agent_multi_turn_1"].record["said"]
     assert all("think>" in message["content"] for message in said if message["role"] != "execution")
+
+
+def test_a_sampler_plays_both_sides(data, renderer, scripted):
+    only = "agent_multi_turn_0"
+
+    def write(request, prompt):
+        _, _, part, number = request.uid.split("/")
+        assert prompt.startswith("system\n")
+        if part == "user":
+            return acebench_items.USERS[only][int(number)]
+        return acebench_items.ORACLE[only][int(part)]
+
+    benchmark, outcomes = ACEBenchAgent(data), []
+    (item,) = (item for item in benchmark.items() if item.name == only)
+    sampler = scripted(renderer, write)
+    policy = SamplerPolicy(sampler, renderer, context=1 << 16)
+    asyncio.run(runner.run(benchmark, [item], policy, 1, outcomes.append, Quiet()))
+    assert (outcomes[0].score, outcomes[0].fault) == (1, "")
+    sessions = [f"acebench_agent/{only}/{part}" for part in (0, 1, 2, 3, 4, "user")]
+    assert sampler.released == sessions
 
 
 def test_a_dialogue_ends_after_40_messages(data):
