@@ -1,6 +1,7 @@
 """The entry point: from a config to a table; continued, skipped, with any of the policies."""
 
 import asyncio
+import contextlib
 import dataclasses
 import io
 import json
@@ -11,11 +12,13 @@ from pathlib import Path
 
 import jax
 import pytest
+from aiohttp import web
 from flax import nnx
 from rich.console import Console
 
 from spade_jax import config, evaluation, policy, trajectory
-from spade_jax.benchmarks import bfcl, registry
+from spade_jax.benchmarks import acebench_data, bfcl, registry
+from spade_jax.benchmarks.acebench import ACEBenchAgent
 from spade_jax.benchmarks.interface import Absent, Item, Outcome
 from spade_jax.benchmarks.results import Mixed
 from spade_jax.learner.checkpoint import CheckpointError, Checkpoints
@@ -24,6 +27,7 @@ from spade_jax.models import huggingface, loading
 from spade_jax.progress import RunProgress
 from spade_jax.sampling.interface import SamplingParams
 from spade_jax.selfplay.batch import ROLES
+from tests.benchmarks import acebench_items
 from tests.conftest import make_byte_tokenizer
 
 ROOT = Path(__file__).parents[1]
@@ -259,3 +263,76 @@ def test_the_command_scores_bfcl(settings, tmp_path):
     assert protocol["data"] == bfcl.DIGEST
     assert protocol["decoding"]["temperature"] == 0.001
     assert protocol["policy"]["seed"] == 3
+
+
+@contextlib.asynccontextmanager
+async def chat_server(answer):
+    """A server that answers ``answer(messages)``: its URL, and the requests so far."""
+    asked = []
+
+    async def complete(request):
+        asked.append(await request.json())
+        message = {"role": "assistant", "content": answer(asked[-1]["messages"])}
+        return web.json_response({"choices": [{"message": message}]})
+
+    application = web.Application()
+    application.router.add_post("/v1/chat/completions", complete)
+    server = web.AppRunner(application, shutdown_timeout=0.1)
+    await server.setup()
+    site = web.TCPSite(server, "127.0.0.1", 0)
+    await site.start()
+    try:
+        yield f"http://127.0.0.1:{site._server.sockets[0].getsockname()[1]}/v1", asked
+    finally:
+        await server.cleanup()
+
+
+def oracle_of_acebench(messages):
+    """What wins the tasks of ``acebench_items``, in either role, by what it was shown."""
+    system, shown = (message["content"] for message in messages[:2])
+    for question, _ in acebench_items.STEPS + acebench_items.TURNS:
+        name = question["id"]
+        if question["question"] in system:
+            replies = sum(message["role"] == "assistant" for message in messages)
+            return acebench_items.USERS[name][replies]
+        if f"user:{question['question']}" in shown:
+            return acebench_items.ORACLE[name][shown.count("execution result:")]
+        if name in acebench_items.USERS and f"user:{acebench_items.USERS[name][0]}" in shown:
+            return acebench_items.ORACLE[name][shown.count("\nagent:")]
+    raise AssertionError(messages)
+
+
+def test_acebench_at_an_endpoint_is_continued_and_skipped_without_its_data(tmp_path, monkeypatch):
+    monkeypatch.setattr(registry, "BENCHMARKS", {"acebench_agent": ACEBenchAgent})
+    monkeypatch.setattr(acebench_data, "COUNTS", {"multi_step": 3, "multi_turn": 2})
+    settings = config.from_config_dict(config.default_config())
+    data, out = tmp_path / "data", tmp_path / "out"
+
+    async def evaluate(url, limit=0):
+        wanted = evaluation.Wanted(["acebench_agent"], limit, data)
+        console = Console(width=200, file=io.StringIO())
+        found = await evaluation.evaluate_endpoint(settings, out, wanted, url, "m", out, console)
+        return found["acebench_agent"], " ".join(console.file.getvalue().split())
+
+    async def go():
+        async with chat_server(oracle_of_acebench) as (url, asked):
+            reason, printed = await evaluate(url)
+            assert reason.startswith("no file")
+            assert "acebench_agent: SKIPPED, not scored: no file" in printed
+            assert "Get it with: git clone" in printed
+            assert not asked
+            acebench_items.write(data)
+            _, printed = await evaluate(url, limit=2)
+            assert "PARTIAL, 2 of 5" in printed
+            first = len(asked)
+            assert first
+            summary, printed = await evaluate(url)
+            assert (summary["tried"], summary["mean"]["mean"], summary["faults"]) == (5, 1, {})
+            assert "ACEBench-Agent (local user simulator)" in printed
+            both = [*acebench_items.ORACLE.values(), *acebench_items.USERS.values()]
+            assert len(asked) == sum(map(len, both)) > first
+            assert {request["max_tokens"] for request in asked} == {4096, 1000}
+            await evaluate(url)
+            assert len(asked) == sum(map(len, both))
+
+    asyncio.run(go())

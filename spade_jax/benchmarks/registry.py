@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from spade_jax.benchmarks import published, reasoning_gym
+from spade_jax.benchmarks.acebench import ACEBenchAgent
 from spade_jax.benchmarks.aime import AIME
 from spade_jax.benchmarks.bfcl import BFCLMultiTurn
 from spade_jax.benchmarks.gpqa import GPQADiamond
@@ -22,6 +23,7 @@ BENCHMARKS: dict[str, Callable[[Path, User], Benchmark]] = {
     "reasoning_gym_dev": lambda *_: reasoning_gym.development(),
     "bfcl_multi_turn": lambda *_: BFCLMultiTurn(),
     "tau2": lambda _, user: Tau2(user),
+    "acebench_agent": ACEBenchAgent,
 }
 """Name -> what makes it, given the folder of data that users bring and who plays the user."""
 GROUPS = {

@@ -131,26 +131,34 @@ def table(
     outcomes: Sequence[Outcome],
     beside: Figures,
 ) -> Group:
-    """The scores in per cent; below them published figures and floors, where there are any."""
+    """The scores in per cent; below them published figures and floors, where there are any.
+
+    Where there is partial credit, a column has the mean score in which it counts.
+    """
     scores = of_columns(items, outcomes)
     columns = list(dict.fromkeys(item.column for item in items))
     partial = "" if len(outcomes) == len(items) else f": PARTIAL, {len(outcomes)} of {len(items)}"
     shown = Table(title=f"{title}{partial}", title_justify="left")
     shown.add_column("column", no_wrap=True)
-    for heading in ("score", "95 % interval", "tried", "of", "not judged"):
+    headings = ["score", "95 % interval", "tried", "of", "not judged"]
+    if any(score.credit != score.mean for score in scores):
+        headings.append("with credit")
+    for heading in headings:
         shown.add_column(heading, justify="right", no_wrap=True)
-    for score in scores:
-        shown.add_row(*_row(score))
+    rows = [_row(score)[: len(headings) + 1] for score in scores]
     if len(columns) > 1:
-        shown.add_section()
-        shown.add_row(*(_row(mean(scores)) if len(scores) == len(columns) else ["mean", *"–––––"]))
+        whole = len(scores) == len(columns)
+        total = _row(mean(scores)) if whole else ["mean", *"––––––"]
+        rows.append(total[: len(headings) + 1])
+    for place, row in enumerate(rows):
+        shown.add_row(*row, end_section=place == len(scores) - 1)
     return Group(shown, _beside(columns, beside)) if beside else Group(shown)
 
 
 def _row(score: Score) -> list[str]:
     rate, low, high = (f"{100 * value:.1f}" for value in (score.mean, score.low, score.high))
     counts = (str(count) for count in (score.tried, score.items, score.faults))
-    return [score.column, rate, f"{low}–{high}", *counts]
+    return [score.column, rate, f"{low}–{high}", *counts, f"{100 * score.credit:.1f}"]
 
 
 def _beside(columns: Sequence[str], figures: Figures) -> Table:

@@ -88,6 +88,24 @@ def test_partial_credit_is_no_win():
     assert (score.mean, score.credit) == (0.5, 0.5625)
 
 
+def shown(items, outcomes, beside=None):
+    """What the table shows: its text, and the cells of each of its rows."""
+    console = Console(width=200, file=io.StringIO())
+    console.print(scores.table("T", items, outcomes, beside or {}))
+    text = console.file.getvalue()
+    return text, [line.split()[1::2] for line in text.splitlines() if "│" in line]
+
+
+def test_partial_credit_has_a_column_where_there_is_some():
+    items, outcomes = made((0.5, 1.0), 4)
+    assert "with credit" not in shown(items, outcomes)[0]
+    outcomes[3] = Outcome("0/3", "0", 0.25, "wrong", "", {})
+    text, rows = shown(items, outcomes)
+    assert "with credit" in text
+    assert [row[-1] for row in rows] == ["56.2", "100.0", "78.1"]
+    assert ["mean", *"––––––"] in shown(items, outcomes[:4])[1]
+
+
 def test_mean_is_that_of_the_columns():
     items, outcomes = made((0.5, 1.0), 10)
     summary = scores.summary(items, outcomes)
@@ -105,11 +123,8 @@ def test_partial_sets_are_called_so_and_missing_columns_have_no_mean():
     summary = scores.summary(items, first)
     assert summary["mean"] is None
     assert summary["columns_missing"] == ["1"]
-    console = Console(width=200, file=io.StringIO())
-    console.print(scores.table("T", items, first, {"paper": {"mean": 12.5, "0": 3.25}}))
-    text = console.file.getvalue()
+    text, rows = shown(items, first, {"paper": {"mean": 12.5, "0": 3.25}})
     assert "PARTIAL, 4 of 20" in text
-    rows = [line.split()[1::2] for line in text.splitlines() if "│" in line]
     assert ["mean", "–", "–", "–", "–", "–"] in rows
     assert any(line.split("│")[1:4:2] == [" paper     ", " 12.5 "] for line in text.splitlines())
     assert "3.2" in text
