@@ -164,6 +164,10 @@ class Engine:
                 self._live.remove(sequence)
         return done
 
+    def wait(self) -> None:
+        """Until the device has done all that was started."""
+        jax.block_until_ready((self._pools, self._weights, self._arrived))
+
     def reset(self) -> None:
         """Forgets all requests and prefixes: after an error the cache may be gone."""
         with self._device:

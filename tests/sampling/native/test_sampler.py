@@ -369,6 +369,11 @@ def test_a_cache_smaller_than_one_context_is_refused(shared):
         engine(shared[0], context=8000)
 
 
+def test_one_process_is_no_replica_of_two(shared):
+    with pytest.raises(ValueError, match="one process samples here; set it to 0 or 1"):
+        engine(shared[0], hosts_per_replica=2)
+
+
 def test_log_probs_past_position_4096(shared):
     """In chunks, shared by a group, and in a later turn."""
     model, _ = shared
