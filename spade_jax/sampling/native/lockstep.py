@@ -224,7 +224,8 @@ class LockstepSampler:
             own.update, own.end = self._update is not None, self._closed
         told = self._peers.gather("a step of the sampler", vars(own))
         everyone = [Asked(**asked) for asked in told]
-        if any(asked.update or asked.cancelled for asked in everyone):
+        renewed = all(asked.update for asked in everyone)
+        if renewed or any(asked.cancelled for asked in everyone):
             self._engine.wait()  # who asked goes on to other programs: none is to meet one of ours
         for process, asked in enumerate(everyone):
             for number, request in asked.requests:
@@ -236,7 +237,7 @@ class LockstepSampler:
                         answer.cancel()
             for session in asked.released:
                 self._engine.release(session)
-        if self._update and all(asked.update for asked in everyone):
+        if self._update and renewed:
             params, version, taken = self._update
             self._engine.update(params, version)
             self._engine.wait()

@@ -5,6 +5,8 @@ import os
 import subprocess
 import sys
 
+import pytest
+
 SCRIPT = """
 import asyncio, collections, json, sys
 import jax
@@ -53,6 +55,7 @@ def run(folder):
     return json.loads(done.stdout)
 
 
+@pytest.mark.slow
 def test_a_second_process_compiles_nothing_anew(tmp_path):
     drawn, programs, wanted, found, compiled = run(tmp_path)
     assert programs >= 6  # copy, experts, decode and prefill in two shapes each at least
