@@ -141,9 +141,9 @@ def compile_step(
 
 
 def _replica(settings: config_lib.Config, model: ModelConfig, devices: Any) -> tuple[int, int]:
-    """Sizes of tensor and expert of what samples: the first device, or the first's host."""
+    """Sizes of tensor and expert of what samples: the first device, or all of its host or hosts."""
     first = [device for device in devices if device.process_index == devices[0].process_index]
-    return layout(model, len(first) if settings.sampler.hosts_per_replica else 1)
+    return layout(model, settings.sampler.hosts_per_replica * len(first) or 1)
 
 
 def in_rows(

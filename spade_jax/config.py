@@ -286,7 +286,8 @@ class Sampler:
     hosts_per_replica: int = setting(
         0,
         "hosts whose devices hold the weights and the cache together: 0 = the first device of each "
-        "process alone, 1 = all devices of each process (native only)",
+        "process alone, 1 = all devices of each process, more = those of so many processes, whose "
+        "number it divides (native only)",
     )
     slots: int = setting(32, "sequences decoded together")
     context: int = setting(32768, "tokens of one sequence, prompt included")

@@ -94,6 +94,7 @@ POSITIVE = (
     "checkpoint.keep",
 )
 NOT_NEGATIVE = (
+    "sampler.hosts_per_replica",
     "evaluation.every",
     "evaluation.limit",
     "checkpoint.keep_every",
@@ -190,10 +191,10 @@ def _check_sampler(sampler: Any) -> None:
         good = re.fullmatch(r"https?://[^/\s,?#]+(/[^\s,?#]*)?", url.strip())
         _require(bool(good), name, f"{url!r} is no base URL such as http://HOST:30000")
     _require(
-        sampler.hosts_per_replica in (0, 1),
+        sampler.hosts_per_replica < 2 or sampler.kind == "sglang" or not sampler.deterministic,
         "sampler.hosts_per_replica",
-        f"{sampler.hosts_per_replica}: the native sampler does not span hosts; a model that one "
-        "does not hold is sampled by servers (sampler.kind = 'sglang')",
+        f"{sampler.hosts_per_replica}: when the requests of several hosts come is up to the clock; "
+        "set sampler.deterministic = False",
     )
     _require(
         sampler.kind == "native" or not sampler.replay_experts,

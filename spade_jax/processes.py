@@ -13,6 +13,7 @@ import os
 import sys
 import time
 import typing
+from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -63,6 +64,23 @@ def group(settings: config.Processes) -> Group:
     return Processes(settings.deadline, "group") if jax.process_count() > 1 else Single()
 
 
+def replica(settings: config.Processes, hosts: int) -> "Processes":
+    """The ``hosts`` of them whose devices sample as one with those of this process.
+
+    Raises:
+      config.ConfigError: ``hosts`` does not divide their number.
+    """
+    count, own = jax.process_count(), jax.process_index()
+    if count % hosts:
+        works = [0, *(number for number in range(1, count + 1) if count % number == 0)]
+        raise config.ConfigError(
+            f"config.sampler.hosts_per_replica: {hosts} does not divide the number of processes, "
+            f"{count}; what works: {_listed(works)}"
+        )
+    first = own - own % hosts
+    return Processes(settings.deadline, f"replica {first}", range(first, first + hosts))
+
+
 def end(code: int) -> typing.NoReturn:
     """Ends this process. One of several does not wait for the others, as JAX's own exit would."""
     if not jax.distributed.is_initialized():
@@ -73,23 +91,27 @@ def end(code: int) -> typing.NoReturn:
 
 
 class Processes:
-    """An :class:`Exchange`, and a :class:`Group`, through JAX's coordination service.
+    """An :class:`Exchange`, a :class:`Group` and :class:`Peers` by JAX's coordination service.
 
     A process that was told to stop or failed says so in the message of its next exchange, so that
     all learn of it at the same place. Waiting for others cannot be cancelled: who is cancelled
     there goes on with them and has all stop at the exchange after.
     """
 
-    def __init__(self, deadline: float, name: str = "exchange"):
+    def __init__(
+        self, deadline: float, name: str = "exchange", members: Sequence[int] | None = None
+    ):
         """``name`` keeps what is said here apart from others' words.
 
         Args:
           deadline: seconds to wait for the others at one exchange.
+          members: their indices in JAX, this one's among them; None = all.
         """
-        self.index, self.count = jax.process_index(), jax.process_count()
+        self.members = members or range(jax.process_count())
+        self.index, self.count = self.members.index(jax.process_index()), len(self.members)
         self._deadline, self._name = deadline, name
         self._client: Any = distributed.global_state.client
-        self._round = 0
+        self._round = self._woken = 0
         self._stopping = self._stopped = self._left = False
 
     async def all_gather(self, what: str, value: Any) -> list[Any]:
@@ -121,8 +143,9 @@ class Processes:
         for index, found in enumerate(messages):
             if found["what"] != what:
                 raise ProcessFault(
-                    f"process {index} exchanges {found['what']} where process {self.index} has "
-                    f"{what}: give all processes the same program, configuration and directory"
+                    f"process {self.members[index]} exchanges {found['what']} where process "
+                    f"{self.members[self.index]} has {what}: give all processes the same program, "
+                    "configuration and directory"
                 )
         return [found["value"] for found in messages]
 
@@ -151,8 +174,25 @@ class Processes:
                     break
                 time.sleep(0.1)
             if broken and missing:
-                log.error("process %s of %d: no sign of it", _listed(missing), self.count)
+                log.error("process %s of %d: no sign of it", _listed(missing), jax.process_count())
             time.sleep(1)  # they read after they have come
+
+    def ring(self) -> None:
+        """See :class:`Peers`."""
+        self._client.key_value_set_bytes(self._bell(self._woken + 1), b"", allow_overwrite=True)
+
+    def wait(self) -> None:
+        """See :class:`Peers`. What ends a process that others wait for ends this one too."""
+        while True:
+            try:
+                self._client.blocking_key_value_get_bytes(self._bell(self._woken + 1), 60_000)
+                break
+            except jax.errors.JaxRuntimeError as error:
+                if "DEADLINE_EXCEEDED" not in str(error):
+                    raise
+        self._woken += 1
+        if self.index == 0:  # all have exchanged something since they heard the one before
+            self._client.key_value_delete(self._bell(self._woken - 1))
 
     def _gather(self, what: str, message: dict[str, Any]) -> list[dict[str, Any]]:
         self._send(message)
@@ -167,14 +207,14 @@ class Processes:
             except jax.errors.JaxRuntimeError as error:
                 names = _listed(self._missing(self._round))
                 raise ProcessFault(
-                    f"process {names} of {self.count} did not come to exchange {what} within "
-                    f"{self._deadline:g} s (config.processes.deadline): gone or stuck, see its "
-                    "log. The same command continues the run"
+                    f"process {names} of {jax.process_count()} did not come to exchange {what} "
+                    f"within {self._deadline:g} s (config.processes.deadline): gone or stuck, see "
+                    "its log. The same command continues the run"
                 ) from error
             messages.append(json.loads(found))
         for index, message in enumerate(messages):
             if "failed" in message:
-                raise ProcessFault(f"process {index} failed: {message['failed']}")
+                raise ProcessFault(f"process {self.members[index]} failed: {message['failed']}")
         if self._round > 1:  # all have come here, so all have read what was before
             self._client.key_value_delete(self._key(self._round - 1, self.index))
         return messages
@@ -186,14 +226,17 @@ class Processes:
         self._client.key_value_set_bytes(self._key(self._round, self.index), text)
 
     def _missing(self, number: int) -> list[int]:
-        """Processes that have not come to a round."""
+        """Processes, by their indices in JAX, that have not come to a round."""
         missing = []
         for index in range(self.count):
             try:
                 self._client.key_value_try_get_bytes(self._key(number, index))
             except jax.errors.JaxRuntimeError:
-                missing.append(index)
+                missing.append(self.members[index])
         return missing
+
+    def _bell(self, number: int) -> str:
+        return f"spade_jax/{self._name}/bell/{number}"
 
     def _key(self, number: int, index: int) -> str:
         return f"spade_jax/{self._name}/{number}/{index}"

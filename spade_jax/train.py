@@ -39,6 +39,7 @@ from spade_jax.models.config import ModelError
 from spade_jax.models.transformer import Transformer
 from spade_jax.progress import RunProgress
 from spade_jax.sampling.interface import Sampler
+from spade_jax.sampling.native.lockstep import LockstepSampler, Peers
 from spade_jax.sampling.native.sampler import NativeSampler
 from spade_jax.sampling.rendering import Renderer, TemplateError
 from spade_jax.sampling.sglang import NoServer, SGLangSampler
@@ -143,6 +144,7 @@ async def _train(
                 "checkpoints with spade_jax.evaluate --all-checkpoints"
             )
     several, first = exchange.count > 1, exchange.index == 0
+    peers = _peers(settings)
     mesh = sharding.make_mesh(settings.mesh) if several or settings.mesh != config.Mesh() else None
     messages = workdir / "messages.txt" if records else None
     with RunProgress("warm start", 1, console=console, messages=messages) as progress:
@@ -173,7 +175,7 @@ async def _train(
                 supply = Adaptive(settings, host, records or Unrecorded())
             console.print(str(host.report), highlight=False, markup=False)
             with (
-                _sampling(model, tokenizer, settings, workdir) as (sampler, sampler_metrics),
+                _sampling(model, tokenizer, settings, workdir, peers) as (sampler, sampler_metrics),
                 RunProgress(
                     "iteration", settings.iterations, state.iteration, console, messages
                 ) as bar,
@@ -232,9 +234,21 @@ def _host(settings: config.Config) -> contextlib.AbstractAsyncContextManager[Hos
     return placement.environment_host(settings.sandbox)
 
 
+def _peers(settings: config.Config) -> Peers | None:
+    """The processes that sample as one with this one; None where it samples alone."""
+    hosts = settings.sampler.hosts_per_replica
+    if settings.sampler.kind != "native" or hosts < 2:
+        return None
+    return processes.replica(settings.processes, hosts)
+
+
 @contextlib.contextmanager
 def _sampling(
-    model: Transformer, tokenizer: Any, settings: config.Config, workdir: Path
+    model: Transformer,
+    tokenizer: Any,
+    settings: config.Config,
+    workdir: Path,
+    peers: Peers | None,
 ) -> Iterator[tuple[Sampler, Callable[[], dict[str, float]]]]:
     """The sampler, and what it adds to each row of metrics."""
     wanted, seed = settings.sampler, settings.seed
@@ -242,6 +256,10 @@ def _sampling(
         parts = model.config, tokenizer, wanted, settings.model.compute_dtype, seed, workdir
         with SGLangSampler(*parts, processes.group(settings.processes)) as remote:
             yield remote, remote.metrics
+        return
+    if peers:
+        with LockstepSampler(model, wanted, seed, peers) as together:
+            yield together, dict
         return
     native = NativeSampler(model, wanted, seed)
     sampler: Sampler = Waves(native) if wanted.deterministic else native

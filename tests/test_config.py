@@ -60,6 +60,8 @@ def test_defaults_are_valid_and_survive_a_round_trip():
         ({"hints__author": "environment", "designer__prompts": "small"}, r"hints\.author: .*full"),
         ({"validation__preset": "publish"}, r"did you mean published"),
         ({"sampler__kind": "sglan"}, r"did you mean sglang"),
+        ({"sampler__hosts_per_replica": 2}, r"set sampler\.deterministic = False"),
+        ({"sampler__hosts_per_replica": -1}, r"sampler\.hosts_per_replica: must be finite"),
         ({"sampler__kind": "sglang"}, r"config\.sampler\.urls: must be set"),
         ({"sampler__urls": "http://a:1,gpu:30000"}, r"sampler\.urls: 'gpu:30000' is no base URL"),
         ({"sampler__router": "gpu:30000"}, r"sampler\.router: 'gpu:30000' is no base URL"),

@@ -12,6 +12,8 @@ import sys
 import pytest
 import test_resume
 
+from spade_jax import config, processes
+
 
 def start(workdir, *more, moments=((), ())):
     """Both processes, of which each can be given a moment at which it ends."""
@@ -72,6 +74,12 @@ def test_killed_stopped_and_continued_changes_nothing(whole):
     assert (code, other) == (0, 0), text + more
     assert "continuing after iteration 2" in text
     test_resume.assert_equal(workdir, whole)
+
+
+def test_replicas_are_of_as_many_processes():
+    """There is one here, and groups of two cannot be made of it."""
+    with pytest.raises(config.ConfigError, match=r"not divide .* processes, 1; what works: 0, 1"):
+        processes.replica(config.Processes(), 2)
 
 
 def test_a_failure_of_one_ends_both_with_its_reason(tmp_path):

@@ -1,17 +1,20 @@
-"""The native sampler beside transformers' ``generate`` and a real SGLang server: one run, float32.
+"""The native sampler beside transformers and a real SGLang server, in one run, in float32.
 
     python tests/perf/sampler.py --json sampler.json           # beside transformers
     python tests/perf/sampler.py --sglang --json sampler.json  # beside both; installs SGLang once
 
 Same weights, on a mixture of experts from scratch of about 11M parameters (``10m``) and on
 SmolLM2-135M (``135m``). All sides run every workload once to warm up and are then timed, one after
-another. ``--share 0.1`` makes everything smaller, to see that it runs. SGLang is the stock server
-of tests/README.md with the CPU's native attention.
+another. ``--share 0.1`` makes everything smaller, to see that it runs. Of transformers both ways
+are timed, one batch of ``generate`` whose keys and values are kept, and continuous batching; a
+figure is against the faster, which its conditions name beside both rates. SGLang is the stock
+server of tests/README.md with the CPU's native attention.
 """
 
 import argparse
 import asyncio
 import concurrent.futures
+import contextlib
 import json
 import pathlib
 import signal
@@ -57,6 +60,7 @@ SIZES = ("10m", "135m")
 OBSERVATION = 40  # tokens
 CONTEXT = 2048
 IN_FLIGHT = 256
+CACHED = 81920  # tokens that the others' caches hold
 RNG = np.random.default_rng(0)
 
 
@@ -108,13 +112,17 @@ class Ours:
         asyncio.run(episodes())
 
 
-class Transformers:
-    """One batch, keys and values kept between turns."""
+def their_model(folder: str) -> Any:
+    """Of transformers."""
+    model = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
+    return model.eval()
+
+
+class Batched:
+    """transformers' ``generate``: one batch, keys and values kept between turns."""
 
     def __init__(self, folder: str):
-        self._model = transformers.AutoModelForCausalLM.from_pretrained(
-            folder, dtype=torch.float32
-        ).eval()
+        self._model = their_model(folder)
 
     def _generate(self, ids: torch.Tensor, mask: torch.Tensor, new: int, cache: Any = None) -> Any:
         with torch.no_grad():
@@ -148,11 +156,67 @@ class Transformers:
             mask = torch.cat([mask, real.long(), torch.ones_like(observation)], 1)
 
 
+class Continuous:
+    """transformers' continuous batching: blocks of keys and values, shared by equal beginnings."""
+
+    def __init__(self, folder: str):
+        self._manager = their_model(folder).init_continuous_batching(
+            transformers.GenerationConfig(
+                do_sample=True, top_k=0, max_new_tokens=CONTEXT, eos_token_id=-1, pad_token_id=0
+            ),
+            transformers.ContinuousBatchingConfig(
+                page_size=16,
+                num_blocks=CACHED // 16,
+                max_batch_tokens=1024,
+                max_requests_per_batch=IN_FLIGHT,
+            ),
+        )
+        self._manager.start()
+
+    def close(self) -> None:
+        self._manager.stop(block=True)
+
+    def _ended(self) -> Any:
+        """The next completion."""
+        while (result := self._manager.get_result(timeout=1)) is None or not result.is_finished():
+            if not self._manager.is_running():
+                raise RuntimeError("transformers' continuous batching has stopped")
+        if result.error is not None:
+            raise RuntimeError(f"transformers' continuous batching: {result.error}")
+        return result
+
+    def independent(self, prompts: np.ndarray, samples: int, new: int) -> None:
+        each = [prompt.tolist() for prompt in prompts for _ in range(samples)]
+        self._manager.add_requests(each, max_new_tokens=new)
+        for _ in each:
+            drawn = len(self._ended().generated_tokens)
+            if drawn != new:
+                raise RuntimeError(f"transformers drew {drawn} tokens for {new}")
+
+    def turns(self, prompts: np.ndarray, lengths: np.ndarray, seen: np.ndarray) -> None:
+        """Each at its own pace."""
+        under_way: dict[str | None, tuple[int, int]] = {}
+
+        def ask(index: int, turn: int, tokens: list[int]) -> None:
+            new = int(lengths[index, turn])
+            asked = self._manager.add_request(tokens, max_new_tokens=new, eos_token_id=-1)
+            under_way[asked] = index, turn
+
+        for index, prompt in enumerate(prompts):
+            ask(index, 0, prompt.tolist())
+        while under_way:
+            result = self._ended()
+            index, turn = under_way.pop(result.request_id)
+            so_far = result.prompt_ids + result.generated_tokens + seen[index, turn].tolist()
+            if turn + 1 < lengths.shape[1]:
+                ask(index, turn + 1, so_far)
+
+
 class SGLang:
     """Requests of one token list each, as many at once as there are; its prefix cache is on."""
 
     def __init__(self, folder: str, log: pathlib.Path):
-        flags = ("--skip-tokenizer-init", "--max-total-tokens", 81920)
+        flags = ("--skip-tokenizer-init", "--max-total-tokens", CACHED)
         flags += ("--max-running-requests", IN_FLIGHT)
         self._server = real_sglang.RealSGLang(folder, log, flags, threads=torch.get_num_threads())
         self._threads = concurrent.futures.ThreadPoolExecutor(IN_FLIGHT)
@@ -270,18 +334,21 @@ def compare(size: str, share: float, sglang: bool) -> Iterator[tuple[str, dict]]
         folder = f"{place}/weights"
         write_weights(size, folder)
         ours = Ours(folder)
-        sides: dict[str, Any] = {"transformers": Transformers(folder)}
-        if sglang:
-            sides["sglang"] = SGLang(folder, pathlib.Path(place, "log"))
-        try:
-            yield from _figures(size, share, ours, sides)
-        finally:
+        with contextlib.ExitStack() as stack:
+            batched, continuous = Batched(folder), Continuous(folder)
+            stack.callback(continuous.close)
+            sides: dict[str, dict[str, Side]] = {
+                "transformers": {"generate": batched, "continuous batching": continuous}
+            }
             if sglang:
-                sides["sglang"].close()
+                server = SGLang(folder, pathlib.Path(place, "log"))
+                stack.callback(server.close)
+                sides["sglang"] = {"server": server}
+            yield from _figures(size, share, ours, sides)
 
 
 def _figures(
-    size: str, share: float, ours: Ours, sides: dict[str, Side]
+    size: str, share: float, ours: Ours, sides: dict[str, dict[str, Side]]
 ) -> Iterator[tuple[str, dict]]:
     vocabulary, settings = ours.architecture.vocabulary, config.Config()
     reads, held = bandwidth(), memory.sampler_bytes(ours.architecture, settings)
@@ -289,8 +356,12 @@ def _figures(
     for name, work in workloads(vocabulary, share):
         mine = work.rate(ours)
         facts = {"tokens": work.tokens, "in_flight": work.in_flight, "share": share}
-        for side, them in sides.items():
-            figure = figures.rate(mine, work.rate(them), "tokens/s", figures.conditions(**facts))
+        for side, ways in sides.items():
+            rates = {way: work.rate(them) for way, them in ways.items()}
+            best = max(rates, key=rates.__getitem__)
+            rounded = {way: float(f"{rate:.4g}") for way, rate in rates.items()}
+            facts_of = figures.conditions(**facts, beside=best, tokens_per_second=rounded)
+            figure = figures.rate(mine, rates[best], "tokens/s", facts_of)
             yield f"{name}_vs_{side}_{size}_float32", figure
         step = held["weights"] + work.in_flight * work.cached * token
         ceiling = work.in_flight * reads / step

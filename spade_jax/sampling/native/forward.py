@@ -186,7 +186,8 @@ class Forward:
     @functools.partial(jax.jit, static_argnums=0)
     def experts(self, pools: Pools, page_p: Array) -> jax.Array:
         """Ids int16 [positions of the pages, layers, k] of the experts recorded."""
-        return jnp.stack([ids[page_p].reshape(-1, self.recorded) for *_, ids in pools], axis=1)
+        parts = [ids[page_p].reshape(-1, self.recorded) for *_, ids in pools]
+        return sharding.constrain(jnp.stack(parts, axis=1), None, None, None)
 
     @functools.partial(jax.jit, static_argnums=0, donate_argnames="pools")
     def prefill(self, weights: Weights, pools: Pools, batch: Prefill) -> Pools:
@@ -279,7 +280,9 @@ class Forward:
         pools = [
             _scatter(pool, new, batch.write_bs) for pool, new in zip(pools, fresh, strict=True)
         ]
-        return pools, token_bs, logp_bs, count_b
+        # Whole everywhere: each process reads its own copy.
+        token_bs, logp_bs = (sharding.constrain(x, None, None) for x in (token_bs, logp_bs))
+        return pools, token_bs, logp_bs, sharding.constrain(count_b, None)
 
 
 def _without_layers(model: Transformer) -> Transformer:

@@ -21,6 +21,8 @@ from spade_jax.sampling.native.forward import POOL_AXES, Forward, Pools, Weights
 class Replica:
     """One device, or a mesh of several that hold one copy of the weights and one cache.
 
+    The mesh may span processes, which then all do everything that is done here.
+
     Attributes:
       device: the first.
       mesh: with the axes of :mod:`spade_jax.models.sharding`; None of one device.
@@ -42,15 +44,17 @@ class Replica:
 
     def pools(self, forward: Forward, pages: int) -> Pools:
         """An empty cache on it."""
+        if self.mesh is None:
+            return jax.device_put(forward.pools(pages), self.device)
         with self.entered():
-            return jax.device_put(forward.pools(pages), self.device if self.mesh is None else None)
+            return forward.pools(pages)
 
     def weights(self, forward: Forward, params: Any) -> Weights:
         """A copy of ``params``, which may lie on any mesh, in the form that decoding reads.
 
         Where ``params`` lie on the devices of all processes, one jitted collective cuts them and
-        brings each replica its copy; all processes call this. No process ever holds more than its
-        copy and a few layers.
+        brings each replica its copy; all processes call this. No device ever holds more than its
+        share of a copy and a few layers.
         """
         if self.mesh is None:
             return forward.weights(whole_on(params, self.device))

@@ -103,11 +103,11 @@ def test_ids_are_those_of_a_plain_forward_pass(models, monkeypatch):
     """In chunks, shared by a group, kept over turns, and computed again after preemption."""
     theirs, ours = models
     sampler = NativeSampler(ours, SETTINGS, 0)
-    monkeypatch.setattr(sampler._scheduler, "pages", Pages(16, 16))
+    monkeypatch.setattr(sampler._engine._scheduler, "pages", Pages(16, 16))
     preempted = []
-    original = sampler._scheduler._preempt
+    original = sampler._engine._scheduler._preempt
     monkeypatch.setattr(
-        sampler._scheduler, "_preempt", lambda s: (preempted.append(s.cached), original(s))
+        sampler._engine._scheduler, "_preempt", lambda s: (preempted.append(s.cached), original(s))
     )
     shared = prompt(41, 1)  # more than a chunk, and a part filled page
     asked = [request(shared, f"a{n}", f"a{n}", 30) for n in range(3)]
@@ -135,7 +135,7 @@ def test_without_replay_nothing_is_recorded(models):
     (completion,) = sample(sampler, request(prompt(5, 0), "a"))
     assert completion.experts == ""
     assert experts.decode(completion.experts) is None
-    assert all(len(pool) == 2 for pool in sampler._pools)
+    assert all(len(pool) == 2 for pool in sampler._engine._pools)
 
 
 def shaken(model):

@@ -52,8 +52,9 @@ for shape, learner in ((DENSE, {"fsdp": 4, "tensor": 2}), (MOE, {"fsdp": 4, "exp
         programs = sampler.compiled()
         sampler.update(nnx.state(later), 1)
         drawn += asyncio.run(sampler.generate(requests))
+        held = sampler._engine._pools[0][0], sampler._engine._weights.layers[0]["gate"].get_value()
         held = [max(x.addressable_shards, key=lambda s: s.data.nbytes).data.nbytes / x.nbytes
-                for x in (sampler._pools[0][0], sampler._weights.layers[0]["gate"].get_value())]
+                for x in held]
         answers.append([[c.tokens, c.logp, c.version] for c in drawn])
         answers[-1] += [held, sampler.compiled() - programs]
 json.dump(answers, sys.stdout)

@@ -95,9 +95,9 @@ def test_log_probs_are_at_the_sampling_temperature_whatever_the_truncation(share
 def test_turns_of_a_session_prefill_only_what_is_new(shared, monkeypatch):
     model, sampler = shared
     tokens, prefilled = prompt(100, 2), []
-    original = sampler._run_prefill
+    original = sampler._engine._run_prefill
     monkeypatch.setattr(
-        sampler, "_run_prefill", lambda p: (prefilled.append(sum(p.counts)), original(p))
+        sampler._engine, "_run_prefill", lambda p: (prefilled.append(sum(p.counts)), original(p))
     )
     for turn in range(4):
         (completion,) = run(sampler, request(tokens, f"e/{turn}", session="e", max_tokens=11))
@@ -195,11 +195,11 @@ def test_idle_prefixes_are_evicted_and_then_sequences_preempted(shared, monkeypa
     """Far more tokens than the cache holds: everything is served, and right."""
     model, _ = shared
     sampler = engine(model)
-    monkeypatch.setattr(sampler._scheduler, "pages", Pages(20, 16))
+    monkeypatch.setattr(sampler._engine._scheduler, "pages", Pages(20, 16))
     preempted = []
-    original = sampler._scheduler._preempt
+    original = sampler._engine._scheduler._preempt
     monkeypatch.setattr(
-        sampler._scheduler, "_preempt", lambda s: (preempted.append(s.cached), original(s))
+        sampler._engine._scheduler, "_preempt", lambda s: (preempted.append(s.cached), original(s))
     )
     talks = {name: prompt(70, ord(name)) for name in "abcdef"}
     for turn in range(2):
@@ -214,7 +214,7 @@ def test_idle_prefixes_are_evicted_and_then_sequences_preempted(shared, monkeypa
     assert any(cached > 70 for cached in preempted)
     for name in talks:
         sampler.release(name)
-    assert sampler._scheduler.pages.free == 20
+    assert sampler._engine._scheduler.pages.free == 20
 
 
 def test_update_drops_prefixes_stamps_versions_and_owns_its_weights(shared):
@@ -240,7 +240,8 @@ def other_weights(model):
 async def updated_in_flight(sampler, new, mine):
     """Completions of ``mine``, asked for twice: before new weights come and just after."""
     early = asyncio.create_task(sampler.generate(mine))
-    while not sampler._scheduler._running or not sampler._scheduler._running[0].logp:
+    scheduler = sampler._engine._scheduler
+    while not scheduler._running or not scheduler._running[0].logp:
         await asyncio.sleep(0.001)
     sampler.update(nnx.state(new), 5)
     late = asyncio.create_task(sampler.generate(mine))
@@ -286,9 +287,9 @@ def test_a_group_shares_its_prompt_and_its_members_differ(shared, monkeypatch):
     model, _ = shared
     sampler = engine(model)
     prefilled = []
-    original = sampler._run_prefill
+    original = sampler._engine._run_prefill
     monkeypatch.setattr(
-        sampler, "_run_prefill", lambda p: (prefilled.append(sum(p.counts)), original(p))
+        sampler._engine, "_run_prefill", lambda p: (prefilled.append(sum(p.counts)), original(p))
     )
     tokens = prompt(59, 11)
     group = [request(tokens, f"g{n}", session=f"g{n}", max_tokens=5 + 4 * n) for n in range(7)]
@@ -308,7 +309,7 @@ def test_a_group_shares_its_prompt_and_its_members_differ(shared, monkeypatch):
 @pytest.mark.parametrize("ticks", [0, 1, 3, 10])
 def test_cancelling_frees_the_memory_and_disturbs_nobody(shared, ticks):
     model, sampler = shared
-    before = sampler._scheduler.pages.free
+    before = sampler._engine._scheduler.pages.free
     mine = request(prompt(30, 9), "mine", max_tokens=40)
 
     async def main():
@@ -325,7 +326,7 @@ def test_cancelling_frees_the_memory_and_disturbs_nobody(shared, ticks):
     completion = asyncio.run(main())
     check_logp(model, mine.tokens, completion)
     assert completion.tokens == run(sampler, mine)[0].tokens
-    assert sampler._scheduler.pages.free == before
+    assert sampler._engine._scheduler.pages.free == before
 
 
 def test_a_loop_that_closes_leaves_the_engine_usable(shared):
@@ -368,6 +369,11 @@ def test_a_cache_smaller_than_one_context_is_refused(shared):
         engine(shared[0], context=8000)
 
 
+def test_one_process_is_no_replica_of_two(shared):
+    with pytest.raises(ValueError, match="one process samples here; set it to 0 or 1"):
+        engine(shared[0], hosts_per_replica=2)
+
+
 def test_log_probs_past_position_4096(shared):
     """In chunks, shared by a group, and in a later turn."""
     model, _ = shared
@@ -387,14 +393,14 @@ def test_log_probs_past_position_4096(shared):
 def test_no_call_copies_a_whole_pool(shared):
     """Donated pools are written where they lie, as the compiled programs say."""
     sampler = shared[1]
-    shapes, pools = sampler._scheduler.shapes, sampler._pools
+    shapes, pools = sampler._engine._scheduler.shapes, sampler._engine._pools
     pages = np.zeros(4, np.int32)
-    count = sampler._scheduler.pages.count
+    count = sampler._engine._scheduler.pages.count
     prefill = batches.prefill(PrefillPlan([], [], *shapes.prefills()[-1]), count)
     decode = batches.decode(DecodePlan([], *shapes.decodes()[-1]), SETTINGS.decode_steps, count)
-    arguments = sampler._forward, sampler._weights, pools
+    arguments = sampler._engine._forward, sampler._engine._weights, pools
     programs = {
-        "copy": Forward.copy.lower(sampler._forward, pools, pages, pages),
+        "copy": Forward.copy.lower(sampler._engine._forward, pools, pages, pages),
         "prefill": Forward.prefill.lower(*arguments, prefill),
         "decode": Forward.decode.lower(*arguments, decode),
     }

@@ -25,7 +25,7 @@ def test_equals_what_is_allocated(cache_mb):
     expected = sampler_bytes(MODEL, settings)
     held = {
         name: sum(leaf.nbytes for leaf in jax.tree.leaves(tree))
-        for name, tree in (("weights", sampler._weights), ("cache", sampler._pools))
+        for name, tree in (("weights", sampler._engine._weights), ("cache", sampler._engine._pools))
     }
     assert held["weights"] == expected["weights"]
     assert held["cache"] == pytest.approx(expected["cache"], rel=0.01)  # whole pages
