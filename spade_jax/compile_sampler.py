@@ -8,6 +8,7 @@ import dataclasses
 import math
 import re
 import time
+from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -71,7 +72,9 @@ def compile_sampler(
         )
     sampler = dataclasses.replace(settings.sampler, cache_mb=group.cache_mb)
     settings = dataclasses.replace(settings, sampler=sampler)
-    mesh = replica.make_mesh(devices[: group.hosts * per_host], group.tensor, group.expert)
+    _, devices = aot.devices(_slice(topology, devices[: group.hosts * per_host]))
+    devices = sorted(devices, key=lambda device: device.process_index)
+    mesh = replica.make_mesh(devices, group.tensor, group.expert)
     programs = Programs.lower(model, settings, mesh)
     held, seconds, parsed = {}, {}, {}
     for name in ("prefill", "decode"):
@@ -102,6 +105,14 @@ def compile_sampler(
         "collective_bytes": dict(cost.bytes),
         "compile_seconds": seconds,
     }
+
+
+def _slice(topology: str, devices: Sequence[Any]) -> str:
+    """The topology that some of its devices are by themselves: libtpu takes no part of one."""
+    kind, _, shape = topology.partition(":")
+    axes = zip(*(device.coords for device in devices), strict=True)
+    sizes = [max(axis) - min(axis) + 1 for axis in axes][: shape.count("x") + 1]
+    return f"{kind}:{'x'.join(map(str, sizes))}"
 
 
 def plan(settings: config_lib.Config, model: ModelConfig, topology: str) -> dict[str, Any]:
