@@ -197,7 +197,7 @@ def on_a_terminal(end, path, term="xterm-256color"):
 def test_nothing_tears_the_live_view_and_the_terminal_comes_back(tmp_path, end, status, last):
     terminal = on_a_terminal(end, tmp_path / "messages.txt")
     if end.startswith("SIG"):
-        # Not in the midst of a print, which rich would make again: a run takes signals where it waits.
+        # Not in the midst of a print, half of which would stay: a run takes signals where it waits.
         terminal.read_until_there(tmp_path / "asleep")
         os.killpg(terminal.process.pid, signal.Signals[end])
     terminal.read_all()
