@@ -97,6 +97,22 @@ def test_filters_and_order(built, query, wanted):
     assert f"{len(wanted)} of 3 environments" in body
 
 
+def test_a_long_table_is_cut_until_all_is_asked_for(tmp_path):
+    long_run.write(tmp_path, iterations=1, slots=210, plays=0)
+    path = tmp_path / "page.html"
+    report.write([tmp_path], path)
+    body = shown(path, "environments?sort=name&down=1")
+    names = re.findall(r">(00000_[^<]*)</a>", body)
+    assert names == [f"00000_{index:03d}_some_game" for index in range(209, 9, -1)]
+    assert "210 of 210 environments, the first 200 shown" in body
+    click = """
+      body.find((element) => element.tag === "button" && element.markup().includes("show all 210"))
+        .listeners.click();"""
+    body = shown(path, "environments", click)
+    assert len(re.findall(r">(00000_[^<]*)</a>", body)) == 210
+    assert "show all" not in body
+
+
 def test_a_refused_program_is_there_once_it_is_unfolded(built):
     unfold = """
       const one = body.find((element) => element.tag === "details");

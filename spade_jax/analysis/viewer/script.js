@@ -122,6 +122,8 @@ function curves() {
 
 // ---- environments
 
+const ROWS = 200; // of the table at first: with thousands every key in a filter would take long
+
 const columns = () => [
   ["name", "environment"], ...(data.runs.length > 1 ? [["run", "run"]] : []), ["skill", "skill"], ["written", "iteration"],
   ["win_rate", "win rate"], ["regret", "regret"], ["reward", "designer reward"],
@@ -152,9 +154,12 @@ function table(values) {
     class: numeric(key) && "number", scope: "col", "aria-sort": key === sort ? (down ? "descending" : "ascending") : null,
   }, make("button", { type: "button", id: "sort-" + key, onclick: () => set({ sort: key, down: key === sort && !down ? "1" : "" }, "sort-" + key) },
     label + (key === sort ? (down ? " ↓" : " ↑") : ""))));
-  return [make("p", { class: "dim", role: "status" }, `${rows.length} of ${everything().length} environments`),
-    make("table", {}, make("thead", {}, make("tr", {}, ...heads)), make("tbody", {}, ...rows.map((row) => make("tr", {},
-      ...columns().map(([key]) => make("td", { class: numeric(key) && "number" }, cell(key, row)))))))];
+  const first = values.get("all") ? rows : rows.slice(0, ROWS);
+  const cut = first.length < rows.length;
+  return [make("p", { class: "dim", role: "status" }, `${rows.length} of ${everything().length} environments${cut ? `, the first ${ROWS} shown` : ""}`),
+    make("table", {}, make("thead", {}, make("tr", {}, ...heads)), make("tbody", {}, ...first.map((row) => make("tr", {},
+      ...columns().map(([key]) => make("td", { class: numeric(key) && "number" }, cell(key, row))))))),
+    ...(cut ? [make("button", { type: "button", onclick: () => set({ all: "1" }) }, `show all ${rows.length}`)] : [])];
 }
 
 function cell(key, row) {
