@@ -69,7 +69,8 @@ def build(workdirs: Sequence[Path], reload_seconds: int = 0) -> str:
         environments = [environment for each in runs for environment in each["environments"]]
         for environment in environments:
             environment["episodes"] = 0  # of those below; put right when they are chosen
-        data = {"runs": runs, "charts": CHARTS, "reload": reload_seconds, "longest": longest}
+        data = {"runs": runs, "charts": CHARTS, "reload": reload_seconds}
+        data |= {"longest": longest, "most": max(EPISODES)}
         bare = len(_page(data, [[] for _ in runs]).encode()) + 20 * len(environments)
         if bare <= LARGEST - ROOM:
             break
@@ -120,7 +121,7 @@ def _prepare(row: dict[str, Any]) -> None:
     if row.get("environments/accepted"):
         row["share/learnable"] = row["environments/learnable"] / row["environments/accepted"]
     for role in ("agent", "designer"):
-        if not row.get(f"{role}/trained"):
+        if not row.get(f"{role}/trained") or row.get(f"trained_tokens/{role}") == 0:
             for name in (f"grad_norm/{role}", f"entropy/{role}"):
                 row.pop(name, None)
 

@@ -263,6 +263,24 @@ def counts(text):
     return held
 
 
+def test_a_role_without_advantages_has_no_point():
+    row = {"designer/trained": 1, "trained_tokens/designer": 0, "entropy/designer": 0.0}
+    page._prepare(row)
+    assert "entropy/designer" not in row
+
+
+def test_a_long_run_says_that_it_shows_fewer(tmp_path, monkeypatch):
+    long_run.write(tmp_path, iterations=8, slots=2, plays=9)
+    path = tmp_path / "page.html"
+    report.write([tmp_path], path)
+    assert "holds 64 of 72 episodes, the first 8 of each arm; texts" in shown(path, "environments")
+    monkeypatch.setattr(page, "LARGEST", path.stat().st_size - 1)
+    monkeypatch.setattr(page, "ROOM", 0)
+    report.write([tmp_path], path)
+    told = "holds 56 of 72 episodes, the first 8 of each arm or fewer, more of environments written"
+    assert told in shown(path, "environments")
+
+
 def test_episodes_give_way_to_the_limit_those_written_first_before_others(tmp_path, monkeypatch):
     long_run.write(tmp_path, iterations=8, slots=3, plays=8)
     whole = page.build([tmp_path])

@@ -106,7 +106,7 @@ function distribution(run) {
   for (const [iteration, counts] of columns) {
     const all = counts.reduce((sum, count) => sum + count, 0);
     counts.forEach((count, bin) => count && svg.append(make("rect", {
-      x: LEFT + iteration * step, y: y((bin + 1) / counts.length), width: Math.max(0.5, step - 1), height: y(0) - y(1 / counts.length) - 1,
+      x: LEFT + iteration * step, y: y((bin + 1) / counts.length), width: step > 4 ? step - 1 : step, height: y(0) - y(1 / counts.length) - 1,
       fill: "var(--c0)", opacity: 0.15 + 0.85 * count / all,
     }, make("title", {}, `iteration ${iteration}, ${bin / counts.length} to ${(bin + 1) / counts.length}: ${count} of ${all}`))));
   }
@@ -189,7 +189,8 @@ function environments(values) {
     field("regret_low", "regret from", "number"), field("regret_high", "to", "number"));
   const sum = (count) => everything().reduce((total, item) => total + count(item), 0);
   const held = sum((item) => item.episodes), played = sum((item) => Object.values(item.played).reduce((total, count) => total + count, 0));
-  const told = `This page holds ${held} of ${played} episodes, the first of each arm${held < played ? ", more of environments written last" : ""}; texts have ${data.longest} characters at most. All is in the run directory.`;
+  const fewer = everything().some((item) => item.episodes < Object.values(item.played).reduce((total, count) => total + Math.min(count, data.most), 0));
+  const told = `This page holds ${held} of ${played} episodes, the first ${data.most} of each arm${fewer ? " or fewer, more of environments written last" : ""}; texts have ${data.longest} characters at most. All is in the run directory.`;
   return [make("h1", {}, "Environments"), make("p", { class: "dim" }, told), form, make("div", { id: "rows" }, ...table(values))];
 }
 
