@@ -63,7 +63,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         write(chosen.workdir, out)
     except run.NoRunError as error:
         sys.exit(f"NoRunError: {error}")
-    print(f"{out}: {out.stat().st_size / 1e6:.1f} MB")
+    print(f"{out}: {out.stat().st_size / 1e6:.2f} MB")
 
 
 if __name__ == "__main__":

@@ -173,7 +173,7 @@ async def _train(
         async with _host(settings) as host:
             if isinstance(host, TaskHost):
                 supply = Adaptive(settings, host, records or Unrecorded())
-            console.print(str(host.report), highlight=False, markup=False)
+            console.print(str(host.report), highlight=False, markup=False, soft_wrap=True)
             with (
                 _sampling(model, tokenizer, settings, workdir, peers) as (sampler, sampler_metrics),
                 RunProgress(

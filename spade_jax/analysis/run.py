@@ -92,7 +92,8 @@ def _environments(
                 "regret": rewards.regret(*arms),
                 "regret_error": rewards.regret_error(*arms),
                 "reward": paid.get(sha, {}).get("reward"),
-                "episodes": _episodes(workdir, name, played[sha], episodes, longest),
+                "played": dict(collections.Counter(play["arm"] for play in played[sha])),
+                "episodes": read_episodes(workdir, name, played[sha], episodes, longest),
             }
         )
     return rows
@@ -115,7 +116,7 @@ def _variety(environments: list[dict[str, Any]]) -> dict[int, dict[str, float]]:
     return result
 
 
-def first_of_each_arm(episodes: Iterable[dict[str, Any]], count: int) -> list[dict[str, Any]]:
+def _first_of_each_arm(episodes: Iterable[dict[str, Any]], count: int) -> list[dict[str, Any]]:
     """The first ``count`` of each arm."""
     seen: collections.Counter[str] = collections.Counter()
     found = []
@@ -126,13 +127,13 @@ def first_of_each_arm(episodes: Iterable[dict[str, Any]], count: int) -> list[di
     return found
 
 
-def _episodes(
-    workdir: Path, name: str, plays: list[dict[str, Any]], count: int, longest: int
+def read_episodes(
+    workdir: Path, name: str, plays: Iterable[dict[str, Any]], count: int, longest: int
 ) -> list[dict[str, Any]]:
-    """The first ``count`` plays of each arm, turn by turn."""
+    """The first ``count`` of an environment's ``plays`` in each arm, turn by turn."""
     found = []
     ordered = sorted(plays, key=lambda play: (play["iteration"], play["play"]))
-    for play in first_of_each_arm(ordered, count):
+    for play in _first_of_each_arm(ordered, count):
         file = f"{name}_{play['arm']}_{play['play']:03d}.json"
         episode = _json(workdir / "episodes" / f"{play['iteration']:05d}" / file, None)
         if episode is None:

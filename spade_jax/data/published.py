@@ -16,7 +16,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import tensorflow_datasets as tfds
+try:
+    import tensorflow_datasets as tfds
+except ModuleNotFoundError as error:
+    remedy = f"{error}: corpora are built with the extra tfds: pip install -e '.[tfds]'"
+    raise ModuleNotFoundError(remedy, name=error.name) from error
 
 from spade_jax.data import corpus, rows
 

@@ -12,6 +12,7 @@ import pathlib
 import re
 import shutil
 
+import long_run
 import made_run
 import py_mini_racer
 import pytest
@@ -44,9 +45,18 @@ def built(tmp_path_factory):
     return folder / "page.html"
 
 
-def data_of(text):
-    packed = re.search(r'id="data">"([^"]*)"<', text)[1]
+def unpacked(packed):
     return json.loads(gzip.decompress(base64.b64decode(packed)))
+
+
+def data_of(text):
+    return unpacked(re.search(r'id="data">"([^"]*)"<', text)[1])
+
+
+def episodes_of(text):
+    """Of each run's environments, as the page has them."""
+    runs = json.loads(re.search(r'id="episodes">(.*?)</script>', text)[1])
+    return [[unpacked(each) if each else [] for each in packed] for packed in runs]
 
 
 def shown(path, view, then=""):
@@ -58,6 +68,8 @@ def shown(path, view, then=""):
     engine.eval(DOCUMENT)
     engine.eval(f"location.hash = {json.dumps('#' + view)}")
     engine.eval(script)
+    engine.eval("unpack = async (packed) => packed")  # this V8 has no gzip
+    engine.eval(f"packedEpisodes = {json.dumps(episodes_of(text))}")
     engine.eval(f"data = {json.dumps(data_of(text))}; show(); {then}")
     return engine.eval("document.body.markup()")
 
@@ -71,11 +83,34 @@ def test_every_view_opens_and_texts_stay_texts(built, view, wanted):
     assert "<script" not in main
 
 
+def test_an_environment_tells_how_many_of_its_episodes_are_shown(built):
+    body = shown(built, "environment?run=0&name=00000_001_second")
+    assert "plain: 8 of 8 episodes" in body
+    assert "hinted: 4 of 4 episodes" in body
+    assert body.count("terminated</p>") == 12
+
+
 @pytest.mark.parametrize(("query", "wanted"), FILTERS)
 def test_filters_and_order(built, query, wanted):
     body = shown(built, f"environments?{query}")
     assert re.findall(r">(00000_[^<]*)</a>", body) == [NAMES[index] for index in wanted]
     assert f"{len(wanted)} of 3 environments" in body
+
+
+def test_a_long_table_is_cut_until_all_is_asked_for(tmp_path):
+    long_run.write(tmp_path, iterations=1, slots=210, plays=0)
+    path = tmp_path / "page.html"
+    report.write([tmp_path], path)
+    body = shown(path, "environments?sort=name&down=1")
+    names = re.findall(r">(00000_[^<]*)</a>", body)
+    assert names == [f"00000_{index:03d}_some_game" for index in range(209, 9, -1)]
+    assert "210 of 210 environments, the first 200 shown" in body
+    click = """
+      body.find((element) => element.tag === "button" && element.markup().includes("show all 210"))
+        .listeners.click();"""
+    body = shown(path, "environments", click)
+    assert len(re.findall(r">(00000_[^<]*)</a>", body)) == 210
+    assert "show all" not in body
 
 
 def test_a_refused_program_is_there_once_it_is_unfolded(built):
@@ -115,6 +150,8 @@ def opened(tab, path, view):
     """The document as the browser has it once the view is shown."""
     tab.goto(f"file://{path}#{view}")
     tab.wait_for_selector("main h1")
+    if view.startswith("environment?"):
+        tab.wait_for_selector(".arms h1")
     return tab.content()
 
 
@@ -127,7 +164,7 @@ def test_every_view_opens_in_chromium(built, tab, view, wanted):
     assert "<img" not in main
     assert "<script" not in main
     assert '<html lang="en">' in dom  # nothing has marked it
-    assert dom.count("<script") == 2
+    assert dom.count("<script") == 3
 
 
 @pytest.mark.slow
@@ -201,7 +238,7 @@ def test_the_policy_lets_only_our_script_run(built):
     policy = re.search(r'Content-Security-Policy" content="([^"]*)"', text)[1]
     assert "default-src 'none'" in policy
     assert "unsafe" not in policy
-    assert text.count("<script") == 2
+    assert text.count("<script") == 3
     assert made_run.HOSTILE[:20] not in text
     assert not re.search(r"https?://(?!www\.w3\.org/2000/svg)", text)
 
@@ -219,19 +256,73 @@ def test_a_role_that_had_nothing_to_train_on_has_no_point(built):
     assert [row["share/learnable"] for row in rows] == pytest.approx([1 / 3, 1 / 3])
 
 
-def test_episodes_give_way_to_the_limit(tmp_path, monkeypatch):
-    made_run.write(tmp_path)
-    sizes = {}
-    for count in page.EPISODES:
-        monkeypatch.setattr(page, "EPISODES", (count,))
-        sizes[count] = len(page.build([tmp_path]).encode())
-    assert sizes[4] > sizes[1] > sizes[0]
-    monkeypatch.setattr(page, "EPISODES", (8, 4, 2, 1, 0))
-    monkeypatch.setattr(page, "LARGEST", sizes[1])
-    assert len(page.build([tmp_path]).encode()) == sizes[1]
-    monkeypatch.setattr(page, "LARGEST", sizes[0] - 1)
+def counts(text):
+    """Episodes of each environment: in the page, and said to be in it."""
+    held = [len(each) for each in episodes_of(text)[0]]
+    assert [each["episodes"] for each in data_of(text)["runs"][0]["environments"]] == held
+    return held
+
+
+def test_a_role_without_advantages_has_no_point():
+    row = {"designer/trained": 1, "trained_tokens/designer": 0, "entropy/designer": 0.0}
+    page._prepare(row)
+    assert "entropy/designer" not in row
+
+
+def test_a_long_run_says_that_it_shows_fewer(tmp_path, monkeypatch):
+    long_run.write(tmp_path, iterations=8, slots=2, plays=9)
+    path = tmp_path / "page.html"
+    report.write([tmp_path], path)
+    assert "holds 64 of 72 episodes, the first 8 of each arm; texts" in shown(path, "environments")
+    monkeypatch.setattr(page, "LARGEST", path.stat().st_size - 1)
+    monkeypatch.setattr(page, "ROOM", 0)
+    report.write([tmp_path], path)
+    told = "holds 56 of 72 episodes, the first 8 of each arm or fewer, more of environments written"
+    assert told in shown(path, "environments")
+
+
+def test_episodes_give_way_to_the_limit_those_written_first_before_others(tmp_path, monkeypatch):
+    long_run.write(tmp_path, iterations=8, slots=3, plays=8)
+    whole = page.build([tmp_path])
+    assert counts(whole) == [16] * 6
+    size = len(whole.encode())
+    seen = []
+    for share in (0.9, 0.7, 0.5, 0.3):
+        monkeypatch.setattr(page, "LARGEST", int(share * size))
+        monkeypatch.setattr(page, "ROOM", int(share * size) // 3)
+        text = page.build([tmp_path])
+        assert 0.8 * share * size < len(text.encode()) <= share * size
+        held = counts(text)
+        # The later half was written later: it has as many or the next more.
+        assert min(held[3:]) >= max(held[:3])
+        assert max(held) <= 2 * max(1, min(held)) or min(held) == 0
+        seen.append(sum(held))
+    assert sorted(seen, reverse=True) == seen
+    assert seen[-1] < seen[0] < 96
+
+
+def test_long_texts_give_way_before_the_last_episode(tmp_path, monkeypatch):
+    long_run.write(tmp_path, iterations=4, slots=3, plays=1)
+    assert data_of(page.build([tmp_path]))["longest"] == 20_000
+    whole = len(page.build([tmp_path]).encode())
+    monkeypatch.setattr(page, "LARGEST", int(0.95 * whole))
+    monkeypatch.setattr(page, "ROOM", int(0.4 * whole))
+    text = page.build([tmp_path])
+    assert data_of(text)["longest"] == 1_000
+    assert len(text.encode()) <= page.LARGEST
+    assert counts(text) == [2, 2, 2]
+    monkeypatch.setattr(page, "LARGEST", 20_000)
     with pytest.raises(run.NoRunError, match="name fewer runs"):
         page.build([tmp_path])
+
+
+@pytest.mark.slow
+def test_a_long_run_fits(tmp_path):
+    """400 iterations of 12 slots: the limit is kept and used, and all have an episode an arm."""
+    long_run.write(tmp_path)
+    text = page.build([tmp_path])
+    assert 0.95 * 15e6 < len(text.encode()) < 15e6
+    assert min(counts(text)) >= 2
 
 
 def test_watching_writes_again_until_the_run_is_done(tmp_path, monkeypatch, capsys):

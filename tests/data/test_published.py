@@ -72,3 +72,13 @@ def test_what_is_missing_is_named(data_dir, tmp_path):
         assert "\n" not in str(caught.value)
     with pytest.raises(rows.SourceError, match=r"holds no \.jsonl or \.parquet file"):
         published.build("games", str(tmp_path / "built"), str(tmp_path))
+
+
+def test_without_the_extra_the_remedy_is_named():
+    absent = "import sys; sys.modules['tensorflow_datasets'] = None"
+    program = f"{absent}; import spade_jax.data.published"
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 1
+    assert "pip install -e '.[tfds]'" in done.stderr.splitlines()[-1]

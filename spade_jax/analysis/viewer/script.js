@@ -3,7 +3,7 @@
 
 const SVG = "http://www.w3.org/2000/svg";
 const main = document.querySelector("main");
-let data;
+let data, packedEpisodes; // the latter by run and environment
 
 function make(tag, attributes = {}, ...children) {
   const svg = ["svg", "path", "text", "line", "rect", "title"].includes(tag);
@@ -106,7 +106,7 @@ function distribution(run) {
   for (const [iteration, counts] of columns) {
     const all = counts.reduce((sum, count) => sum + count, 0);
     counts.forEach((count, bin) => count && svg.append(make("rect", {
-      x: LEFT + iteration * step, y: y((bin + 1) / counts.length), width: Math.max(0.5, step - 1), height: y(0) - y(1 / counts.length) - 1,
+      x: LEFT + iteration * step, y: y((bin + 1) / counts.length), width: step > 4 ? step - 1 : step, height: y(0) - y(1 / counts.length) - 1,
       fill: "var(--c0)", opacity: 0.15 + 0.85 * count / all,
     }, make("title", {}, `iteration ${iteration}, ${bin / counts.length} to ${(bin + 1) / counts.length}: ${count} of ${all}`))));
   }
@@ -121,6 +121,8 @@ function curves() {
 }
 
 // ---- environments
+
+const ROWS = 200; // of the table at first: with thousands every key in a filter would take long
 
 const columns = () => [
   ["name", "environment"], ...(data.runs.length > 1 ? [["run", "run"]] : []), ["skill", "skill"], ["written", "iteration"],
@@ -152,9 +154,12 @@ function table(values) {
     class: numeric(key) && "number", scope: "col", "aria-sort": key === sort ? (down ? "descending" : "ascending") : null,
   }, make("button", { type: "button", id: "sort-" + key, onclick: () => set({ sort: key, down: key === sort && !down ? "1" : "" }, "sort-" + key) },
     label + (key === sort ? (down ? " ↓" : " ↑") : ""))));
-  return [make("p", { class: "dim", role: "status" }, `${rows.length} of ${everything().length} environments`),
-    make("table", {}, make("thead", {}, make("tr", {}, ...heads)), make("tbody", {}, ...rows.map((row) => make("tr", {},
-      ...columns().map(([key]) => make("td", { class: numeric(key) && "number" }, cell(key, row)))))))];
+  const first = values.get("all") ? rows : rows.slice(0, ROWS);
+  const cut = first.length < rows.length;
+  return [make("p", { class: "dim", role: "status" }, `${rows.length} of ${everything().length} environments${cut ? `, the first ${ROWS} shown` : ""}`),
+    make("table", {}, make("thead", {}, make("tr", {}, ...heads)), make("tbody", {}, ...first.map((row) => make("tr", {},
+      ...columns().map(([key]) => make("td", { class: numeric(key) && "number" }, cell(key, row))))))),
+    ...(cut ? [make("button", { type: "button", onclick: () => set({ all: "1" }) }, `show all ${rows.length}`)] : [])];
 }
 
 function cell(key, row) {
@@ -182,7 +187,11 @@ function environments(values) {
     choice("skill", "skill", skills.map((skill) => [skill, skill])), field("text", "contains", "search"),
     field("from", "iteration from", "number"), field("to", "to", "number"), field("win_low", "win rate from", "number"), field("win_high", "to", "number"),
     field("regret_low", "regret from", "number"), field("regret_high", "to", "number"));
-  return [make("h1", {}, "Environments"), form, make("div", { id: "rows" }, ...table(values))];
+  const sum = (count) => everything().reduce((total, item) => total + count(item), 0);
+  const held = sum((item) => item.episodes), played = sum((item) => Object.values(item.played).reduce((total, count) => total + count, 0));
+  const fewer = everything().some((item) => item.episodes < Object.values(item.played).reduce((total, count) => total + Math.min(count, data.most), 0));
+  const told = `This page holds ${held} of ${played} episodes, the first ${data.most} of each arm${fewer ? " or fewer, more of environments written last" : ""}; texts have ${data.longest} characters at most. All is in the run directory.`;
+  return [make("h1", {}, "Environments"), make("p", { class: "dim" }, told), form, make("div", { id: "rows" }, ...table(values))];
 }
 
 const link = (run, environment) => make("a", { href: address("environment", { run, name: environment.name }) }, environment.name);
@@ -220,17 +229,23 @@ function environment(values) {
   const list = (all) => all.length ? all.flatMap((each, place) => [place ? ", " : "", link(index, each)]) : ["none"];
   const parents = run.environments.filter((each) => item.exemplars.includes(each.sha));
   const children = run.environments.filter((each) => each.exemplars.includes(item.sha));
-  const arms = ["plain", "hinted"].map((arm) => {
-    const all = item.episodes.filter((each) => each.arm === arm);
-    return make("section", {}, make("h1", {}, `${arm}, ${all.length} episodes shown`), ...all.map(episode));
-  });
+  const arms = make("div", { class: "arms" });
+  fill(arms, item, packedEpisodes[index][run.environments.indexOf(item)]);
   return [make("h1", {}, item.name),
     make("p", {}, `${item.skill}, written in iteration ${item.written}. Win rate ${shown(item.win_rate)}, regret ${shown(item.regret)} ± ${shown(item.regret_error)}, designer reward ${shown(item.reward)}.`),
     make("p", {}, "Document: ", item.document ? item.document.title || item.document.id : "none", "."),
     make("p", {}, "Shown when it was written: ", ...list(parents), ". Shown when these were written: ", ...list(children), "."),
     make("h2", {}, "Hint"), make("pre", {}, item.hint || "none"), make("h2", {}, "Source"), code(item.source),
     make("details", {}, make("summary", {}, `${item.checks.length} checks, ${item.checks.filter((check) => check.status === "passed").length} passed`), make("table", {}, make("tbody", {}, ...item.checks.map((check) => make("tr", {}, make("td", {}, check.name), make("td", {}, check.status), make("td", {}, check.reason)))))),
-    make("div", { class: "arms" }, ...arms)];
+    arms];
+}
+
+async function fill(arms, item, packed) {
+  const episodes = packed ? await unpack(packed) : [];
+  arms.replaceChildren(...["plain", "hinted", "placebo"].filter((arm) => arm !== "placebo" || item.played[arm]).map((arm) => {
+    const all = episodes.filter((each) => each.arm === arm);
+    return make("section", {}, make("h1", {}, `${arm}: ${all.length} of ${item.played[arm] || 0} episodes`), ...all.map(episode));
+  }));
 }
 
 // Highlighted when it is first unfolded: a run has thousands of them.
@@ -263,10 +278,16 @@ function show() {
   main.dataset.view = view;
 }
 
+async function unpack(packed) {
+  const letters = atob(packed), bytes = new Uint8Array(letters.length);
+  for (let at = 0; at < letters.length; at++) bytes[at] = letters.charCodeAt(at);
+  return new Response(new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"))).json();
+}
+
 async function load() {
-  const packed = Uint8Array.from(atob(JSON.parse(document.getElementById("data").textContent)), (letter) => letter.charCodeAt(0));
-  const stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream("gzip"));
-  data = await new Response(stream).json();
+  const content = (id) => JSON.parse(document.getElementById(id).textContent);
+  packedEpisodes = content("episodes");
+  data = await unpack(content("data"));
   addEventListener("hashchange", () => { show(); main.focus(); scrollTo(0, 0); });
   show();
   // Not under the hands of somebody who is filling in a filter.
