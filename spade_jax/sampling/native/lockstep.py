@@ -132,13 +132,14 @@ class LockstepSampler:
                 self._answers[self._count] = answers[-1]
                 self._asked.requests.append((self._count, request))
                 mine.append(self._count)
-        waiting = asyncio.gather(*map(asyncio.wrap_future, answers))
+        each = [asyncio.wrap_future(answer) for answer in answers]
+        waiting = asyncio.gather(*each)
         try:
             return list(await asyncio.shield(waiting))
         except asyncio.CancelledError:
             with contextlib.suppress(Exception), self._told():
                 self._asked.cancelled += mine
-            await asyncio.wait([waiting])
+            await asyncio.wait([waiting, *each])  # the first that is cancelled ends ``waiting``
             waiting.exception()  # known, and of no use any more
             raise
 
