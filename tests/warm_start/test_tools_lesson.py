@@ -3,16 +3,13 @@ import dataclasses
 import random
 import re
 
-import pytest
-
 from spade_jax import config
 from spade_jax.data import corpus
 from spade_jax.environments import validation
 from spade_jax.environments.parsing import parse_source
-from spade_jax.sampling.rendering import Renderer
 from spade_jax.sandbox.host import EnvironmentHost
 from spade_jax.selfplay.prompts import tools as prompts
-from spade_jax.warm_start import desks, lesson, tokenizer, tools
+from spade_jax.warm_start import desks, tools
 
 SETTINGS = config.Config(
     setting="tools",
@@ -23,32 +20,8 @@ SETTINGS = config.Config(
 )
 
 
-def build():
-    async def run():
-        async with EnvironmentHost(config.Sandbox()) as host:
-            return await lesson.build(tools, SETTINGS, corpus.pydoc_documents(), host)
-
-    return asyncio.run(run())
-
-
-@pytest.fixture(scope="module")
-def built():
-    return build()
-
-
-@pytest.fixture(scope="module")
-def renderer(built):
-    return Renderer(tokenizer.train(lesson.texts(built), 1024, tools.FORMAT))
-
-
 def of_kind(built, kind):
     return [example for example in built if example.kind == kind]
-
-
-def test_the_numbers_asked_for_and_the_same_again(built):
-    counts = {kind: len(of_kind(built, kind)) for kind in ("designer", "hint", "play")}
-    assert counts == {"designer": 30, "hint": 10, "play": 41}
-    assert build() == built
 
 
 def test_designer_replies_are_of_the_skill_domain_and_document_asked_for(built):
@@ -112,16 +85,6 @@ def test_plays_are_dialogues_in_both_arms(built):
         ]
         assert play.messages[-1]["role"] == "assistant"
         assert [tool["function"]["name"] for tool in play.tools][2] == "look"
-
-
-def test_tokens_are_those_of_the_chat_template(built, renderer):
-    for example in random.Random(0).sample(built, 25):
-        item = lesson.tokenize(example, renderer)
-        offered = example.tools or None
-        assert item.tokens == renderer.conversation(list(example.messages), offered)
-        trained = [t for t, flag in zip(item.tokens, item.trained, strict=True) if flag]
-        replies = [m["content"] for m in example.messages if m["role"] == "assistant"]
-        assert trained == [token for reply in replies for token in renderer.reply(reply)]
 
 
 def test_the_lesson_follows_its_seed():
