@@ -160,7 +160,12 @@ class Continuous:
     """transformers' continuous batching: blocks of keys and values, shared by equal beginnings."""
 
     def __init__(self, folder: str):
-        self._manager = their_model(folder).init_continuous_batching(
+        self._model = their_model(folder)
+
+    @contextlib.contextmanager
+    def _running(self) -> Iterator[Any]:
+        """Its manager, whose thread would take time from other sides were it left alive."""
+        manager = self._model.init_continuous_batching(
             transformers.GenerationConfig(
                 do_sample=True, top_k=0, max_new_tokens=CONTEXT, eos_token_id=-1, pad_token_id=0
             ),
@@ -171,15 +176,16 @@ class Continuous:
                 max_requests_per_batch=IN_FLIGHT,
             ),
         )
-        self._manager.start()
+        manager.start()
+        try:
+            yield manager
+        finally:
+            manager.stop(block=True)
 
-    def close(self) -> None:
-        self._manager.stop(block=True)
-
-    def _ended(self) -> Any:
+    def _ended(self, manager: Any) -> Any:
         """The next completion."""
-        while (result := self._manager.get_result(timeout=1)) is None or not result.is_finished():
-            if not self._manager.is_running():
+        while (result := manager.get_result(timeout=1)) is None or not result.is_finished():
+            if not manager.is_running():
                 raise RuntimeError("transformers' continuous batching has stopped")
         if result.error is not None:
             raise RuntimeError(f"transformers' continuous batching: {result.error}")
@@ -187,29 +193,31 @@ class Continuous:
 
     def independent(self, prompts: np.ndarray, samples: int, new: int) -> None:
         each = [prompt.tolist() for prompt in prompts for _ in range(samples)]
-        self._manager.add_requests(each, max_new_tokens=new)
-        for _ in each:
-            drawn = len(self._ended().generated_tokens)
-            if drawn != new:
-                raise RuntimeError(f"transformers drew {drawn} tokens for {new}")
+        with self._running() as manager:
+            manager.add_requests(each, max_new_tokens=new)
+            for _ in each:
+                drawn = len(self._ended(manager).generated_tokens)
+                if drawn != new:
+                    raise RuntimeError(f"transformers drew {drawn} tokens for {new}")
 
     def turns(self, prompts: np.ndarray, lengths: np.ndarray, seen: np.ndarray) -> None:
         """Each at its own pace."""
         under_way: dict[str | None, tuple[int, int]] = {}
 
-        def ask(index: int, turn: int, tokens: list[int]) -> None:
+        def ask(manager: Any, index: int, turn: int, tokens: list[int]) -> None:
             new = int(lengths[index, turn])
-            asked = self._manager.add_request(tokens, max_new_tokens=new, eos_token_id=-1)
+            asked = manager.add_request(tokens, max_new_tokens=new, eos_token_id=-1)
             under_way[asked] = index, turn
 
-        for index, prompt in enumerate(prompts):
-            ask(index, 0, prompt.tolist())
-        while under_way:
-            result = self._ended()
-            index, turn = under_way.pop(result.request_id)
-            so_far = result.prompt_ids + result.generated_tokens + seen[index, turn].tolist()
-            if turn + 1 < lengths.shape[1]:
-                ask(index, turn + 1, so_far)
+        with self._running() as manager:
+            for index, prompt in enumerate(prompts):
+                ask(manager, index, 0, prompt.tolist())
+            while under_way:
+                result = self._ended(manager)
+                index, turn = under_way.pop(result.request_id)
+                so_far = result.prompt_ids + result.generated_tokens + seen[index, turn].tolist()
+                if turn + 1 < lengths.shape[1]:
+                    ask(manager, index, turn + 1, so_far)
 
 
 class SGLang:
@@ -335,11 +343,9 @@ def compare(size: str, share: float, sglang: bool) -> Iterator[tuple[str, dict]]
         write_weights(size, folder)
         ours = Ours(folder)
         with contextlib.ExitStack() as stack:
-            batched, continuous = Batched(folder), Continuous(folder)
-            stack.callback(continuous.close)
-            sides: dict[str, dict[str, Side]] = {
-                "transformers": {"generate": batched, "continuous batching": continuous}
-            }
+            ways: dict[str, Side] = {"generate": Batched(folder)}
+            ways["continuous batching"] = Continuous(folder)
+            sides = {"transformers": ways}
             if sglang:
                 server = SGLang(folder, pathlib.Path(place, "log"))
                 stack.callback(server.close)
