@@ -139,7 +139,8 @@ class LockstepSampler:
         except asyncio.CancelledError:
             with contextlib.suppress(Exception), self._told():
                 self._asked.cancelled += mine
-            await asyncio.wait([waiting, *each])  # the first that is cancelled ends ``waiting``
+            # Not ``waiting``: the first that is cancelled ends it.
+            await asyncio.gather(*each, return_exceptions=True)
             waiting.exception()  # known, and of no use any more
             raise
 
