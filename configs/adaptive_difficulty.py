@@ -9,7 +9,8 @@ else is as there, so that a run beside one of theirs differs in where environmen
 iteration plays a new set of different tasks, each at a level out of its window, which moves up once
 0.9 of at least 128 plays at its top level were solved.
 
-The tasks are generators of Reasoning Gym (extra ``eval``) with parameters of our own; with
+The tasks are generators of Reasoning Gym (extra ``eval``) with parameters of our own; for
+``laptop``, whose model cannot read those, the situations of its games, and 24 plays. With
 ``--config.tasks.module`` any others, the published ones included (docs/baselines.md).
 
 Topology: that of configs/games.py; for ``laptop`` one process on a CPU with 2 cores. Expect 400
@@ -25,12 +26,6 @@ from spade_jax import config as config_lib
 HERE = Path(__file__).parent
 GAMES = runpy.run_path(str(HERE / "games.py"))
 ABOUT_ENVIRONMENTS = GAMES["VARIANTS"].keys() - {"published"}
-SHORT = (
-    *("basic_arithmetic", "chain_sum", "count_bits", "count_primes"),
-    *("decimal_chain_sum", "fraction_simplification", "gcd", "isomorphic_strings", "lcm"),
-    *("leg_counting", "prime_factorization", "products", "simple_equations"),
-)
-"""Tasks whose questions and answers fit the laptop's context."""
 
 
 def get_config(variant: str = ""):
@@ -45,10 +40,11 @@ def get_config(variant: str = ""):
             )
     file, words_there = ("laptop.py", "") if "laptop" in rest else ("games.py", ",".join(rest))
     config = runpy.run_path(str(HERE / file))["get_config"](words_there)
-    config.tasks.module = "spade_jax.environments.reasoning_gym"
     config.schedule.update(k=1, delay=1)
     if "laptop" in rest:
-        config.tasks.names = SHORT
+        config.tasks.update(module="spade_jax.warm_start.tasks", attempts=24)
+    else:
+        config.tasks.module = "spade_jax.environments.reasoning_gym"
     if "published" in words:
         config.schedule.update(slots=16, plain_plays=16, instances=1)
         config.agent.update(temperature=1.0)

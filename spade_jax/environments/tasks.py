@@ -23,7 +23,6 @@ from spade_jax.sandbox.workers import Fault, Workers
 
 TRIES = 10  # seeds after each other, where a generator gives up on one
 DEADLINE = 120.0  # seconds of one problem or judgement, among them a worker's start
-ASKED = "\n\nPut the final answer into \\boxed{}."
 
 
 class Task(Protocol):
@@ -151,7 +150,7 @@ class TaskHost:
         spec = instance.spec
         question, instance.truth = await self._ask("problem", spec.task, spec.level, seed)
         instance.done = False
-        return question + ASKED
+        return question
 
     async def step(self, handle: int, action: str) -> StepResult:
         """See :meth:`Host.step`; the only action is the answer, in a box."""

@@ -17,6 +17,8 @@ WORDS = ("ask", "look", "listen", "knock", "ring", "smell")
 """One of them makes a game tell its rule."""
 HINT = "the '{}' tells"
 RULES = ("usual", "contrary")
+GOALS = (2, 2, 2, 3)
+"""Right reactions that win; one is chosen."""
 SLACK = (0, 0, 1, 6, 6, 6)
 """Wrong reactions that a game forgives; one is chosen."""
 HEEDS = 0.5
@@ -65,11 +67,13 @@ class Theme:
     name: str
     skill: str
     situations: Sequence[tuple[str, str]]
+    goals: Sequence[int] = GOALS
+    slack: Sequence[int] = SLACK
 
     def create(self, rng: random.Random, noun: str) -> Game:
         """A game with some of the situations and one of the words."""
         mechanics = rng.choice(MECHANICS)
-        goal, slack = rng.choice([2, 2, 2, 3]), rng.choice(SLACK)
+        goal, slack = rng.choice(self.goals), rng.choice(self.slack)
         word = rng.choice(WORDS)
         kept = rng.sample(range(len(self.situations)), rng.randint(5, len(self.situations)))
         shown = [self.situations[index] for index in sorted(kept)]
