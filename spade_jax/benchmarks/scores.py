@@ -105,7 +105,8 @@ def mean(scores: Sequence[Score]) -> Score:
     tried, items = sum(score.tried for score in scores), sum(score.items for score in scores)
     faults = sum(score.faults for score in scores)
     credit = sum(score.credit for score in scores) / count
-    return Score("mean", middle, middle - below, middle + above, tried, items, faults, credit)
+    ends = max(0.0, middle - below), min(1.0, middle + above)  # rounding goes beyond
+    return Score("mean", middle, *ends, tried, items, faults, credit)
 
 
 def summary(items: Sequence[Item], outcomes: Sequence[Outcome]) -> dict[str, Any]:

@@ -114,6 +114,13 @@ def test_mean_is_that_of_the_columns():
     assert summary["mean"]["low"] < 0.75 < summary["mean"]["high"] <= 1
 
 
+@pytest.mark.parametrize("tried", [7, 63, 128, 200])
+def test_the_interval_of_a_mean_has_no_impossible_values(tried):
+    for rate in (0.0, 1.0):
+        found = scores.mean(scores.of_columns(*made((rate, rate, rate, rate), tried)))
+        assert 0 <= found.low <= rate <= found.high <= 1
+
+
 def test_partial_sets_are_called_so_and_missing_columns_have_no_mean():
     items, outcomes = made((0.5, 1.0), 4, total=10)
     summary = scores.summary(items, outcomes)
