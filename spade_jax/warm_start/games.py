@@ -17,7 +17,7 @@ from spade_jax.warm_start.lesson import ABILITIES, Example, answered, noun, reme
 FORMAT = tokenizer.GAMES
 MOST_SHOWN = 2
 """Exemplars, and environments to avoid, in one request: a skill has five families."""
-HINTED = 0.65
+HINTED = 0.4
 """Share of plays with the hint."""
 
 

@@ -21,7 +21,7 @@ GOALS = (2, 2, 2, 3)
 """Right reactions that win; one is chosen."""
 SLACK = (0, 0, 1, 6, 6, 6)
 """Wrong reactions that a game forgives; one is chosen."""
-HEEDS = 0.5
+HEEDS = 0.6
 """Share of able players that learn from a verdict: what self-play has to teach the agent."""
 
 
