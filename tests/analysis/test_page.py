@@ -302,6 +302,7 @@ def test_episodes_give_way_to_the_limit_those_written_first_before_others(tmp_pa
 
 
 def test_long_texts_give_way_before_the_last_episode(tmp_path, monkeypatch):
+    assert page.LARGEST == 15e6  # docs/report.md
     long_run.write(tmp_path, iterations=4, slots=3, plays=1)
     assert data_of(page.build([tmp_path]))["longest"] == 20_000
     whole = len(page.build([tmp_path]).encode())
