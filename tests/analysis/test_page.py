@@ -233,6 +233,14 @@ def test_all_text_can_be_read(built, tab, view):
     assert [each for each in contrasts if each[0] < 4.5] == []
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("view", [view for view, _ in VIEWS])
+def test_a_narrow_window_need_not_be_moved_sideways(built, tab, view):
+    tab.set_viewport_size({"width": 400, "height": 800})
+    opened(tab, built, view)
+    assert tab.evaluate("document.documentElement.scrollWidth") <= 400
+
+
 def test_the_policy_lets_only_our_script_run(built):
     text = built.read_text()
     policy = re.search(r'Content-Security-Policy" content="([^"]*)"', text)[1]
