@@ -60,7 +60,7 @@ _OUT = flags.DEFINE_string("out", "", "folder of the results; '' = in the run di
 
 def main(argv: list[str]) -> None:
     del argv
-    logging.set_verbosity(logging.WARNING)
+    logging.set_verbosity(logging.ERROR)  # orbax warns that a reader cannot write
     if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
         jax.config.update("jax_compilation_cache_dir", str(cache.folder("compiled")))
     try:

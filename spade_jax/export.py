@@ -76,7 +76,7 @@ def main() -> None:
         "--dtype", default="", choices=["float32", "bfloat16"], help="default the parameters'"
     )
     chosen = parser.parse_args()
-    logging.set_verbosity(logging.WARNING)
+    logging.set_verbosity(logging.ERROR)  # orbax warns that a reader cannot write
     try:
         model_config, params, tokenizer = of_run(chosen.workdir, chosen.step)
         folder = export(chosen.out, model_config, params, tokenizer, chosen.dtype)

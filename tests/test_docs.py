@@ -1,5 +1,6 @@
 """The documentation: its links lead somewhere, its settings are the code's, and it builds."""
 
+import asyncio
 import pathlib
 import re
 import subprocess
@@ -8,6 +9,7 @@ import sys
 import pytest
 
 from spade_jax import settings_page
+from tests.benchmarks.scripted_policy import ScriptedPolicy
 
 ROOT = pathlib.Path(__file__).parents[1]
 PAGES = sorted((ROOT / "docs").glob("*.md"))
@@ -46,6 +48,26 @@ def test_the_readme_names_every_page():
 def test_settings_are_those_of_the_code():
     stale = "run python -m spade_jax.settings_page > docs/configs.md"
     assert (ROOT / "docs" / "configs.md").read_text() == settings_page.page(), stale
+
+
+def test_the_example_of_a_benchmark_can_be_typed_in():
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "docs/extending.md").read_text(), re.DOTALL)
+    [example] = [block for block in blocks if "class Sums" in block]
+    made: dict = {}
+    exec(compile(example, "sums.py", "exec"), made)
+    benchmark = made["Sums"]()
+    items = benchmark.items()
+    sums = {f"sums/{item.name}": item.data["a"] + item.data["b"] for item in items}
+    wrong = {name: number % 2 for number, name in enumerate(sums)}
+    policy = ScriptedPolicy(lambda name: [f"It is {sums[name] + wrong[name]}."])
+
+    async def play():
+        async with benchmark:
+            return [await benchmark.attempt(item, policy) for item in items]
+
+    outcomes = asyncio.run(play())
+    assert [outcome.score for outcome in outcomes] == [1.0, 0.0] * 50
+    assert len({outcome.item for outcome in outcomes}) == 100
 
 
 def test_the_site_builds_without_a_warning(tmp_path):

@@ -10,7 +10,11 @@ unit=spade-train        # systemd's name of the run on every host
 home=/opt/spade-jax     # of the code there
 mount=/mnt/spade        # of the bucket there
 
-say() { printf '%s\n' "$*" >&2; }
+say() {
+  local note=""
+  [[ ${DRY_RUN:-} != true ]] || note="(dry run) "
+  printf '%s\n' "$note$*" >&2
+}
 
 fail() { # REASON REMEDY
   printf 'error: %s\n  remedy: %s\n' "$1" "$2" >&2
@@ -33,6 +37,8 @@ options() {
     [[ $argument != *=* ]] || value=${argument#*=}
     printf -v "${name//-/_}" %s "$value"
   done
+  # Any other word would be taken for a command, and its failure for leave to act.
+  [[ $dry_run == true || $dry_run == false ]] || fail "dry_run=$dry_run" "--dry-run has no value; DRY_RUN is true or false"
   export DRY_RUN=$dry_run
 }
 
@@ -86,7 +92,7 @@ explain() {
       fail "no capacity for $ACCELERATOR_TYPE in $ZONE at the moment" "CAPACITY=queued waits for it; or another ZONE" ;;
     *[Qq]uota* | *RESOURCE_EXHAUSTED*)
       fail "quota: the project may not have this much of $ACCELERATOR_TYPE in $ZONE ($(tail -n 1 <<<"$1"))" "ask for more at console.cloud.google.com/iam-admin/quotas, or rent less (ACCELERATOR_TYPE)" ;;
-    *ALREADY_EXISTS* | *"already exists"* | *"already own"* | *"not available"*)
+    *ALREADY_EXISTS* | *"already exists"* | *"already own"* | *"bucket name is not available"*)
       fail "the name is taken: $(tail -n 1 <<<"$1")" "another NAME or BUCKET in tpu_launch/settings.sh" ;;
     *"Permission denied on 'locations"* | *"nvalid zone"* | *"nknown zone"* | *"nvalid location"* | *"ocation"*"not found"*)
       fail "there is no zone $ZONE for TPUs" "gcloud compute tpus locations list --project=$PROJECT" ;;
@@ -122,7 +128,7 @@ need_slice() {
 }
 
 on_hosts() { # all | NUMBER, COMMAND: in the shell of these hosts
-  local command=(gcloud compute tpus tpu-vm ssh "$NAME" --project="$PROJECT" --zone="$ZONE" --worker="$1" --command="$2")
+  local command=(gcloud compute tpus tpu-vm ssh "$NAME" --project="$PROJECT" --zone="$ZONE" --worker="$1" --quiet --command="$2")
   show "${command[@]}"
   $dry_run || "${command[@]}" || fail "the command failed on a host; what it said is above" \
     "mend that and run this again: what is done already is not done twice"
@@ -130,7 +136,8 @@ on_hosts() { # all | NUMBER, COMMAND: in the shell of these hosts
 
 # Is the run active, failed or inactive (never begun here, or finished) on the first host?
 run_state() { # ASSUMED
-  ask "$1" gcloud compute tpus tpu-vm ssh "$NAME" --project="$PROJECT" --zone="$ZONE" --worker=0 \
+  # --quiet: else the first call asks whether to make a key, where nobody sees it.
+  ask "$1" gcloud compute tpus tpu-vm ssh "$NAME" --project="$PROJECT" --zone="$ZONE" --worker=0 --quiet \
     --command="systemctl is-active $unit || true"
 }
 

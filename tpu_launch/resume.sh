@@ -4,6 +4,7 @@
 source "$(dirname "$0")/common.sh"
 watch=false
 options "--watch" "$@"
+[[ $watch == true || $watch == false ]] || fail "--watch=$watch" "--watch has no value"
 need PROJECT ZONE NAME ACCELERATOR_TYPE CAPACITY BUCKET CONFIG RUN -- gcloud
 
 resume() {

@@ -17,7 +17,7 @@ case $ACCELERATOR_TYPE in
   v5p-*) chips=$((${ACCELERATOR_TYPE##*-} / 2)) ;;
   *) chips=${ACCELERATOR_TYPE##*-} ;;
 esac
-change gcloud compute tpus tpu-vm scp "$archive" "$NAME:spade-jax.tar.gz" --project="$PROJECT" --zone="$ZONE" --worker=all
+change gcloud compute tpus tpu-vm scp "$archive" "$NAME:spade-jax.tar.gz" --project="$PROJECT" --zone="$ZONE" --worker=all --quiet
 on_hosts all "sudo rm -rf $home && sudo mkdir -p $home && sudo tar -xzf spade-jax.tar.gz -C $home && sudo bash $home/tpu_launch/host/setup.sh $BUCKET $mount"
 # All hosts at once: the first thing that needs every one of them.
 on_hosts all "sudo $home/.venv/bin/python $home/tpu_launch/host/devices.py $chips"

@@ -5,3 +5,4 @@ options "" "$@"
 need PROJECT ZONE NAME -- gcloud
 need_slice
 on_hosts all "sudo systemctl stop $unit 2>/dev/null || true"
+say "no run is under way on $NAME; tpu_launch/run.sh continues it"

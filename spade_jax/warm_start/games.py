@@ -21,9 +21,12 @@ HINTED = 0.4
 """Share of plays with the hint."""
 
 
-def create(documents: Sequence[corpus.Document], rng: random.Random) -> Game:
-    """A game of some family about some document."""
-    return _of(rng.choice(FAMILIES), documents, rng)
+def create(
+    settings: config.Config, documents: Sequence[corpus.Document], rng: random.Random
+) -> Game:
+    """A game of some family of the run's skills, about some document."""
+    families = [family for family in FAMILIES if family.skill in settings.schedule.skills]
+    return _of(rng.choice(families), documents, rng)
 
 
 def _of(family: Family, documents: Sequence[corpus.Document], rng: random.Random) -> Game:

@@ -16,6 +16,7 @@ from spade_jax.data import corpus
 from spade_jax.sampling.rendering import Renderer
 from spade_jax.sandbox.interface import Host
 from spade_jax.selfplay import prompts
+from spade_jax.selfplay.phases import Progress
 from spade_jax.warm_start.families import Game
 from spade_jax.warm_start.tokenizer import Format
 
@@ -75,8 +76,10 @@ class Lesson(Protocol):
         """A request as the loop would put it, and a program that answers it."""
         ...
 
-    def create(self, documents: Sequence[corpus.Document], rng: random.Random) -> Game:
-        """Some program about some document, with its hint and its player."""
+    def create(
+        self, settings: config.Config, documents: Sequence[corpus.Document], rng: random.Random
+    ) -> Game:
+        """Some program of the run's skills about some document, with its hint and its player."""
         ...
 
     def hint_request(self, settings: config.Config, game: Game) -> prompts.Messages:
@@ -91,38 +94,74 @@ class Lesson(Protocol):
 
 
 async def build(
-    lesson: Lesson, settings: config.Config, documents: Sequence[corpus.Document], host: Host
+    lesson: Lesson,
+    settings: config.Config,
+    documents: Sequence[corpus.Document],
+    host: Host,
+    progress: Progress,
 ) -> list[Example]:
-    """All examples, the same for the same settings and documents."""
+    """All examples, the same for the same settings and documents.
+
+    ``progress`` sees a phase for each kind.
+    """
     warm = settings.warm_start
     rng = random.Random(settings.seed)
-    examples = [lesson.designer_example(settings, documents, rng) for _ in range(warm.programs)]
+    examples = []
+    progress.phase("lesson: programs", warm.programs)
+    for _ in range(warm.programs):
+        examples.append(lesson.designer_example(settings, documents, rng))
+        progress.advance()
+    progress.phase("lesson: hints", warm.hints)
     for _ in range(warm.hints):
-        game = lesson.create(documents, rng)
+        game = lesson.create(settings, documents, rng)
         request = lesson.hint_request(settings, game)
         examples.append(answered("hint", request, game.hint))
-    games = [lesson.create(documents, rng) for _ in range(-(-warm.plays // PLAYS_PER_GAME))]
+        progress.advance()
+    return examples + await _played(lesson, settings, documents, host, rng, progress)
+
+
+async def _played(
+    lesson: Lesson,
+    settings: config.Config,
+    documents: Sequence[corpus.Document],
+    host: Host,
+    rng: random.Random,
+    progress: Progress,
+) -> list[Example]:
+    """All plays, some of each game."""
+    wanted = settings.warm_start.plays
+    games = [lesson.create(settings, documents, rng) for _ in range(-(-wanted // PLAYS_PER_GAME))]
     seeds = [rng.getrandbits(32) for _ in games]
     rooms = asyncio.Semaphore(ROOMS)
 
     async def plays(game: Game, seed: int) -> list[Example]:
         async with rooms:
-            return await _plays(lesson, settings, game, host, seed)
+            return await _plays(lesson, settings, game, host, seed, progress)
 
+    progress.phase("lesson: plays", len(games) * PLAYS_PER_GAME)
     played = await asyncio.gather(*map(plays, games, seeds))
-    return examples + [example for some in played for example in some][: warm.plays]
+    return [example for some in played for example in some][:wanted]
 
 
 async def _plays(
-    lesson: Lesson, settings: config.Config, game: Game, host: Host, seed: int
+    lesson: Lesson,
+    settings: config.Config,
+    game: Game,
+    host: Host,
+    seed: int,
+    progress: Progress,
 ) -> list[Example]:
     """Of players of mixed ability, in both arms."""
     rng = random.Random(seed)
+    examples = []
     handle = await host.open(game.source, settings.agent.max_turns)
     try:
-        return [await lesson.play(settings, game, host, handle, rng) for _ in range(PLAYS_PER_GAME)]
+        for _ in range(PLAYS_PER_GAME):
+            examples.append(await lesson.play(settings, game, host, handle, rng))
+            progress.advance()
     finally:
         await host.close(handle)
+    return examples
 
 
 def answered(kind: Kind, request: prompts.Messages, reply: str) -> Example:

@@ -18,7 +18,7 @@ import random
 import shutil
 import tempfile
 from collections.abc import Iterator, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 from transformers import PreTrainedTokenizerFast
 
@@ -31,6 +31,7 @@ from spade_jax.models import huggingface, loading, transformer
 from spade_jax.sampling.rendering import Renderer
 from spade_jax.sandbox import placement, tool_env
 from spade_jax.selfplay import prompts
+from spade_jax.selfplay.phases import Progress
 from spade_jax.selfplay.prompts import tools as tool_prompts
 from spade_jax.warm_start import games, tokenizer, tools
 from spade_jax.warm_start.lesson import Example, Lesson, build, texts, tokenize
@@ -49,18 +50,6 @@ SHORTEST_ROW = 63
 """Longest lesson for which rows of 64 tokens are made."""
 ROW_FILL = 0.78
 """Share of a row's places that lessons fill when packed."""
-
-
-class Progress(Protocol):
-    """What the stage tells of itself."""
-
-    def phase(self, name: str, total: int) -> None:
-        """A phase of ``total`` items begins."""
-        ...
-
-    def advance(self) -> None:
-        """One item is done."""
-        ...
 
 
 def taught(settings: config.Config, folder: pathlib.Path, progress: Progress) -> None:
@@ -179,29 +168,33 @@ def batches(
         yield batch
 
 
-def lessons(examples: Sequence[Example], renderer: Renderer) -> list[Trajectory]:
+def lessons(
+    examples: Sequence[Example], renderer: Renderer, progress: Progress
+) -> list[Trajectory]:
     """Examples as the learner sees them.
 
     Every trained token counts the same, but in plays, which have few, :data:`PLAY_WEIGHT` times.
     """
     made = []
+    progress.phase("lesson: tokens", len(examples))
     for example in examples:
         item = tokenize(example, renderer)
         weight = sum(item.trained) * (PLAY_WEIGHT if example.kind == "play" else 1.0)
         made.append(
             Trajectory(item.tokens, item.trained, [0.0] * len(item.tokens), 0.0, weight=weight)
         )
+        progress.advance()
     return made
 
 
 def _teach_into(
     folder: pathlib.Path, settings: config.Config, checkpoints: pathlib.Path, progress: Progress
 ) -> None:
-    progress.phase("writing examples", 1)
-    examples = _in_new_loop(_examples(settings))
-    progress.advance()
+    examples = _in_new_loop(_examples(settings, progress))
+    progress.phase("lesson: tokenizer", 1)
     model, renders = initial(settings, examples)
-    made = lessons(examples, Renderer(renders))
+    progress.advance()
+    made = lessons(examples, Renderer(renders), progress)
     learner = Learner(model, imitation(settings, made), ("lessons",))
     with Checkpoints(checkpoints, keep=1) as kept:
         teach(learner, made, settings.warm_start, settings.seed, progress, kept)
@@ -209,10 +202,10 @@ def _teach_into(
     shutil.rmtree(checkpoints)
 
 
-async def _examples(settings: config.Config) -> list[Example]:
+async def _examples(settings: config.Config, progress: Progress) -> list[Example]:
     documents = corpus.load(settings.corpus.source or "pydoc", settings.seed).documents
     async with placement.environment_host(settings.sandbox) as host:
-        return await build(LESSONS[settings.setting], settings, documents, host)
+        return await build(LESSONS[settings.setting], settings, documents, host, progress)
 
 
 def _in_new_loop(work: Any) -> Any:

@@ -22,9 +22,12 @@ HINTED = 0.4
 """Share of plays with the hint."""
 
 
-def create(documents: Sequence[corpus.Document], rng: random.Random) -> Game:
-    """A desk of some skill, in some domain, about some document."""
-    return _of(rng.choice(list(desks.DEEDS)), documents, rng)
+def create(
+    settings: config.Config, documents: Sequence[corpus.Document], rng: random.Random
+) -> Game:
+    """A desk of one of the run's skills, in some domain, about some document."""
+    skills = [skill for skill in desks.DEEDS if skill in settings.schedule.skills]
+    return _of(rng.choice(skills), documents, rng)
 
 
 def _of(skill: str, documents: Sequence[corpus.Document], rng: random.Random) -> Game:

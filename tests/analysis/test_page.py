@@ -233,6 +233,14 @@ def test_all_text_can_be_read(built, tab, view):
     assert [each for each in contrasts if each[0] < 4.5] == []
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("view", [view for view, _ in VIEWS])
+def test_a_narrow_window_need_not_be_moved_sideways(built, tab, view):
+    tab.set_viewport_size({"width": 400, "height": 800})
+    opened(tab, built, view)
+    assert tab.evaluate("document.documentElement.scrollWidth") <= 400
+
+
 def test_the_policy_lets_only_our_script_run(built):
     text = built.read_text()
     policy = re.search(r'Content-Security-Policy" content="([^"]*)"', text)[1]
@@ -302,6 +310,7 @@ def test_episodes_give_way_to_the_limit_those_written_first_before_others(tmp_pa
 
 
 def test_long_texts_give_way_before_the_last_episode(tmp_path, monkeypatch):
+    assert page.LARGEST == 15e6  # docs/report.md
     long_run.write(tmp_path, iterations=4, slots=3, plays=1)
     assert data_of(page.build([tmp_path]))["longest"] == 20_000
     whole = len(page.build([tmp_path]).encode())

@@ -42,7 +42,7 @@ def executed(name, checkout, monkeypatch):
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(checkout), *sys.path]))
     notebook = read(checkout / "notebooks" / f"{name}.ipynb")
     place = {"metadata": {"path": str(checkout / "notebooks")}}
-    # Long enough for the small model's lesson, should nobody have cached it yet.
+    # Minutes are enough, the lesson included, but not on a machine that is busy elsewhere.
     nbclient.NotebookClient(
         notebook, timeout=1800, startup_timeout=300, kernel_name="python3", resources=place
     ).execute()

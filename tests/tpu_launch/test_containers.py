@@ -2,10 +2,12 @@
 
 import ast
 import re
+import runpy
 import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from fake_cloud import LAUNCH
 
 HADOLINT = Path(sys.executable).with_name("hadolint")
@@ -19,6 +21,17 @@ def test_each_role_has_a_recipe():
     ]
     roles = {path.name.removesuffix(".Dockerfile") for path in RECIPES}
     assert {first, more} <= roles == {"trainer", "sglang", "sandbox"}
+
+
+@pytest.mark.parametrize("config", ["games", "tools"])
+def test_the_slice_has_what_reads_the_corpus_of_its_config(config):
+    source = runpy.run_path(LAUNCH.parent / "configs" / f"{config}.py")["get_config"](
+        "30b"
+    ).corpus.source
+    assert source.startswith("tfds:")
+    for installer in ("host/setup.sh", "containers/trainer.Dockerfile"):
+        [extras] = re.findall(r"'\.\[([a-z,]+)\]'", (LAUNCH / installer).read_text())
+        assert {"tpu", "tfds"} <= set(extras.split(","))
 
 
 def test_hadolint_is_silent():

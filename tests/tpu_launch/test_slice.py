@@ -68,6 +68,9 @@ def test_missing_settings_and_wrong_arguments_end_at_once(cloud, verb):
     injected = cloud.run(f"{verb}.sh", NAME="spade; reboot")
     assert injected.returncode == 1
     assert "characters that no name has" in injected.stderr
+    for dry in (cloud.run(f"{verb}.sh", "--dry-run=1"), cloud.run(f"{verb}.sh", DRY_RUN="1")):
+        assert dry.returncode == 1
+        assert "--dry-run has no value" in dry.stderr
     assert cloud.calls() == []
 
 

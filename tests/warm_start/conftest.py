@@ -7,6 +7,7 @@ import pytest
 from spade_jax import config
 from spade_jax.data import corpus
 from spade_jax.sandbox.host import EnvironmentHost
+from spade_jax.selfplay.phases import Unseen
 from spade_jax.warm_start import lesson, stage
 
 
@@ -17,7 +18,8 @@ def build():
     async def run(settings):
         async with EnvironmentHost(config.Sandbox()) as host:
             documents = corpus.pydoc_documents()
-            return await lesson.build(stage.LESSONS[settings.setting], settings, documents, host)
+            teacher = stage.LESSONS[settings.setting]
+            return await lesson.build(teacher, settings, documents, host, Unseen())
 
     return lambda settings: asyncio.run(run(settings))
 

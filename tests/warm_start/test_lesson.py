@@ -1,10 +1,12 @@
 """What the lessons of both settings have in common."""
 
+import dataclasses
 import random
 
 import pytest
 
 from spade_jax import config
+from spade_jax.data import corpus
 from spade_jax.sampling.rendering import Renderer
 from spade_jax.warm_start import lesson, stage, tokenizer
 
@@ -37,6 +39,20 @@ def test_the_numbers_asked_for_and_the_same_again(setting, examples, build):
     kinds = [example.kind for example in examples]
     assert kinds == ["designer"] * 30 + ["hint"] * 10 + ["play"] * 41
     assert build(SETTINGS[setting]) == examples
+
+
+def test_games_are_of_the_skills_of_the_run(setting):
+    whole = SETTINGS[setting]
+    kept = whole.schedule.skills[1::3]
+    part = dataclasses.replace(whole, schedule=dataclasses.replace(whole.schedule, skills=kept))
+    documents, rng, create = (
+        corpus.pydoc_documents(),
+        random.Random(0),
+        stage.LESSONS[setting].create,
+    )
+    for settings in (part, whole):
+        made = {create(settings, documents, rng).skill for _ in range(60)}
+        assert made == set(settings.schedule.skills)
 
 
 def test_tokens_are_those_of_the_chat_template_and_replies_are_trained(setting, examples):

@@ -2,5 +2,5 @@
 FROM python:3.11-slim-bookworm
 WORKDIR /opt/spade-jax
 COPY . .
-RUN pip install --no-cache-dir --editable '.[tpu,ray]'
+RUN pip install --no-cache-dir --editable '.[tpu,ray,tfds]'
 ENTRYPOINT ["python", "-m", "spade_jax.train"]

@@ -9,7 +9,8 @@ tpu_chips=${tpu_chips%t}
 tpu_hosts=$((${TPU_TOPOLOGY//x/*} / tpu_chips))
 # A sandbox host keeps 4 processors for Ray's head and for the node itself; memory by the processor.
 sandbox_cpus=$((${SANDBOX_MACHINE##*-} - 4))
-tag=$(git -C "$launch/.." rev-parse --short=12 HEAD)
+tag=$(git -C "$launch/.." rev-parse --short=12 HEAD) || fail "$(dirname "$launch") is no clone of a git repository" \
+  "git clone: images are built of its last commit and named by it"
 
 cluster() { ask "$1" gcloud container clusters describe "$NAME" --project="$PROJECT" --zone="$ZONE" --format='value(status)'; }
 

@@ -3,6 +3,7 @@
 source "$(dirname "$0")/cluster.sh"
 host=0
 options "--host" "$@"
+[[ $host =~ ^[0-9]+$ ]] || fail "--host=$host is no number" "--host=0 is the first"
 need PROJECT ZONE NAME -- gcloud kubectl git
 need_cluster
 kube --namespace=spade logs --follow --tail=200 --container=trainer \

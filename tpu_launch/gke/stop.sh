@@ -5,3 +5,4 @@ options "" "$@"
 need PROJECT ZONE NAME -- gcloud kubectl git
 need_cluster
 kube --namespace=spade delete jobset "$NAME" --ignore-not-found --wait
+say "no run is under way on $NAME; tpu_launch/gke/run.sh continues it"

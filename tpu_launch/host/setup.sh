@@ -19,4 +19,4 @@ mkdir -p "$mount/runs"
 # TPU images have Python 3.10; uv brings the version that the tests run on.
 command -v uv >/dev/null || python3 -m pip install --quiet uv
 uv venv --quiet --allow-existing --python 3.11 .venv
-uv pip install --quiet --python .venv/bin/python -e '.[tpu]'
+uv pip install --quiet --python .venv/bin/python -e '.[tpu,tfds]'

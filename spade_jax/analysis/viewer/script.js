@@ -65,6 +65,7 @@ function frame(title, low, high, step) {
   }
   for (const at of [0, last()])
     svg.append(make("text", { x: x(at), y: HEIGHT - 6, "text-anchor": at ? "end" : "middle" }, String(at)));
+  svg.append(make("text", { x: (LEFT + WIDTH) / 2, y: HEIGHT - 6, "text-anchor": "middle" }, "iteration"));
   return { svg, x, y };
 }
 
@@ -151,14 +152,14 @@ function table(values) {
   rows.sort((a, b) => absent(a[sort]) || absent(b[sort]) ? absent(a[sort]) - absent(b[sort])
     : (a[sort] < b[sort] ? -1 : a[sort] > b[sort] ? 1 : 0) * (down ? -1 : 1));
   const heads = columns().map(([key, label]) => make("th", {
-    class: numeric(key) && "number", scope: "col", "aria-sort": key === sort ? (down ? "descending" : "ascending") : null,
+    class: numeric(key) ? "number" : key, scope: "col", "aria-sort": key === sort ? (down ? "descending" : "ascending") : null,
   }, make("button", { type: "button", id: "sort-" + key, onclick: () => set({ sort: key, down: key === sort && !down ? "1" : "" }, "sort-" + key) },
     label + (key === sort ? (down ? " ↓" : " ↑") : ""))));
   const first = values.get("all") ? rows : rows.slice(0, ROWS);
   const cut = first.length < rows.length;
   return [make("p", { class: "dim", role: "status" }, `${rows.length} of ${everything().length} environments${cut ? `, the first ${ROWS} shown` : ""}`),
     make("table", {}, make("thead", {}, make("tr", {}, ...heads)), make("tbody", {}, ...first.map((row) => make("tr", {},
-      ...columns().map(([key]) => make("td", { class: numeric(key) && "number" }, cell(key, row))))))),
+      ...columns().map(([key]) => make("td", { class: numeric(key) ? "number" : key }, cell(key, row))))))),
     ...(cut ? [make("button", { type: "button", onclick: () => set({ all: "1" }) }, `show all ${rows.length}`)] : [])];
 }
 
