@@ -46,6 +46,35 @@ def test_each_is_of_a_slice_that_the_config_names():
         assert f"{chip}:{shape}" in GAMES["SLICES"][size]
 
 
+MESHES = """
+import json, sys
+from spade_jax import aot, config
+from spade_jax.models import sharding
+
+for topology, sizes in json.load(sys.stdin):
+    sharding.make_mesh(config.Mesh(**sizes), aot.devices(topology)[1])
+    print(topology)
+"""
+
+
+def test_each_slice_takes_its_mesh():
+    """Sizes of which no axes of a torus are the product, too: 4 of 8x8."""
+    slices = [[topology, mesh] for of in GAMES["SLICES"].values() for topology, mesh in of.items()]
+    assert ["v6e:8x8", {"fsdp": 16, "tensor": 4}] in slices
+    for_tpu = {"JAX_PLATFORMS": "cpu", "TPU_SKIP_MDS_QUERY": "1", "ALLOW_MULTIPLE_LIBTPU_LOAD": "1"}
+    environment = os.environ | for_tpu | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run(
+        [sys.executable, "-c", MESHES],
+        input=json.dumps(slices),
+        capture_output=True,
+        text=True,
+        env=environment,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert done.stdout.splitlines() == [topology for topology, _ in slices]
+
+
 def test_they_are_of_the_configs_as_they_are(compiled):
     file, values = compiled
     variant, topology = named(file)

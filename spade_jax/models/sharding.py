@@ -5,6 +5,7 @@ from typing import Any
 
 import jax
 from flax import nnx
+from jax.experimental import mesh_utils
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
 from spade_jax import config as settings_
@@ -42,7 +43,9 @@ def make_mesh(settings: settings_.Mesh, devices: Any = None) -> Mesh:
             f"config.mesh: {sizes} = {math.prod(shape)} devices, but there are {len(devices)}; "
             "make the product equal"
         )
-    return jax.make_mesh(shape, AXES, (AxisType.Auto,) * len(AXES), devices=devices)
+    # Not jax.make_mesh: where no axes of the torus have a product of some size, it gives up.
+    placed = mesh_utils.create_device_mesh(shape, devices, allow_split_physical_axes=True)
+    return Mesh(placed, AXES, (AxisType.Auto,) * len(AXES))
 
 
 def spec(*logical: str | None) -> PartitionSpec:
