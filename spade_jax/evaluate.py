@@ -14,6 +14,7 @@ A benchmark whose data is not here is skipped, with the command that gets it.
 
 import asyncio
 import dataclasses
+import logging as python_logging
 import os
 import sys
 from pathlib import Path
@@ -60,7 +61,8 @@ _OUT = flags.DEFINE_string("out", "", "folder of the results; '' = in the run di
 
 def main(argv: list[str]) -> None:
     del argv
-    logging.set_verbosity(logging.ERROR)  # orbax warns that a reader cannot write
+    logging.set_verbosity(logging.WARNING)
+    python_logging.getLogger("absl").setLevel("ERROR")  # orbax warns that a reader cannot write
     if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
         jax.config.update("jax_compilation_cache_dir", str(cache.folder("compiled")))
     try:

@@ -2,6 +2,7 @@
 
 import asyncio
 import collections
+import dataclasses
 import itertools
 import random
 import statistics
@@ -13,7 +14,7 @@ from spade_jax.environments import validation
 from spade_jax.environments.parsing import boxed
 from spade_jax.environments.similarity import similarity
 from spade_jax.sandbox.host import EnvironmentHost
-from spade_jax.warm_start.families import FAMILIES, reaction
+from spade_jax.warm_start.families import FAMILIES
 
 NAMES = [family.name for family in FAMILIES]
 
@@ -63,12 +64,12 @@ def test_the_validator_accepts_a_game_of_every_family():
     assert refused == {}
 
 
-def returns_by_arm(skills):
+def returns_by_arm(families, skills):
     """Mean return of each arm; ``skills`` has the skill of its players."""
 
     async def work(host):
         returns = collections.defaultdict(list)
-        for number, family in enumerate(FAMILIES):
+        for number, family in enumerate(families):
             game = family.create(random.Random(number), "lambda")
             handle = await host.open(game.source)
             for seed in range(6):
@@ -86,9 +87,9 @@ def returns_by_arm(skills):
     ("slack", "least", "most"),
     [(0, 0.25, 0.55), (1, 0.5, 0.8), (6, 0.8, 1.0)],
 )
-def test_the_hint_wins_and_slack_decides_what_plain_play_does(monkeypatch, slack, least, most):
-    monkeypatch.setattr(reaction, "SLACK", (slack,))
-    arms = returns_by_arm({"hinted": 1.0, "plain": 1.0, "random": 0.0})
+def test_the_hint_wins_and_slack_decides_what_plain_play_does(slack, least, most):
+    families = [dataclasses.replace(family, slack=(slack,)) for family in FAMILIES]
+    arms = returns_by_arm(families, {"hinted": 1.0, "plain": 1.0, "random": 0.0})
     assert arms["hinted"] == 1.0
     assert least < arms["plain"] < most
     assert arms["random"] < 0.1
