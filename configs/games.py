@@ -45,7 +45,7 @@ SLICES = {
         "v5p:4x4x4": {"fsdp": 16, "expert": 4},
     },
 }
-"""Slice -> mesh, of each size; docs/compile.md says which have been compiled."""
+"""Slice -> mesh, of each size; docs/compile.md says what the compiler makes of each."""
 
 
 def get_config(variant: str = ""):
