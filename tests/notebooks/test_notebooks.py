@@ -118,10 +118,10 @@ def install(monkeypatch, tmp_path):
 
 @pytest.mark.parametrize(
     ("machine", "jax"),
-    [({}, []), ({"nvidia": True}, ["jax[cuda12]>=0.10.2,<0.11"]),
-     ({"devices": ["/dev/vfio/vfio", "/dev/vfio/0"]}, ["jax[tpu]>=0.10.2,<0.11"]),
+    [({}, []), ({"nvidia": True}, ["jax[cuda12]>=0.10.2,<0.13"]),
+     ({"devices": ["/dev/vfio/vfio", "/dev/vfio/0"]}, ["jax[tpu]>=0.10.2,<0.13"]),
      ({"devices": ["/dev/vfio/vfio"]}, []),
-     ({"devices": ["/dev/accel0"]}, ["jax[tpu]>=0.10.2,<0.11"])],
+     ({"devices": ["/dev/accel0"]}, ["jax[tpu]>=0.10.2,<0.13"])],
     ids=["CPU", "T4", "v5e", "vfio without a device", "v4"],
 )  # fmt: skip
 def test_colab_clones_and_installs(install, tmp_path, machine, jax):
