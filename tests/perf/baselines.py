@@ -40,11 +40,11 @@ from spade_jax.warm_start.families.reaction import Theme
 
 FULL = "configs/laptop.py"
 ARMS = {
-    "fixed_pool": ("configs/fixed_pool.py:laptop", 2),
-    "adaptive_difficulty": ("configs/adaptive_difficulty.py:laptop", 2),
+    "fixed_pool": ("configs/fixed_pool.py:laptop", 1.5),
+    "adaptive_difficulty": ("configs/adaptive_difficulty.py:laptop", 1.5),
     "full": (FULL, 1),
 }
-"""Config, and iterations for one of the full method's, half of whose plays are hinted."""
+"""Config, and iterations for one of the full method's, which has hinted plays in every other."""
 GAMES = 48
 LEVELS = (((2, 3), (2, 3, 4)), ((4,), (0, 1)))
 """Right reactions that a held-out game needs, wrong ones that it forgives."""
@@ -83,7 +83,7 @@ async def runs(root: pathlib.Path, iterations: int) -> dict[str, dict[str, pathl
             await self_play.train(
                 file,
                 root / arm / f"seed_{seed}",
-                *(f"iterations={iterations * longer}", f"seed={seed}"),
+                *(f"iterations={round(iterations * longer)}", f"seed={seed}"),
                 *(f"model.source={taught}", "warm_start.enabled=False"),
             )
 
@@ -172,7 +172,7 @@ def compared(rows: Sequence[Mapping[str, float]]) -> dict[str, dict[str, float]]
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--workdir", type=pathlib.Path, required=True)
-    parser.add_argument("--iterations", type=int, default=30, help="of the full method")
+    parser.add_argument("--iterations", type=int, default=32, help="of the full method")
     parser.add_argument("--json", type=pathlib.Path)
     arguments = parser.parse_args()
     paths = asyncio.run(runs(arguments.workdir, arguments.iterations))
