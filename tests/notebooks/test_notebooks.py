@@ -2,6 +2,7 @@
 
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
@@ -81,6 +82,16 @@ def test_no_outputs_in_git(path):
     for cell in code(read(path)):
         assert cell.outputs == []
         assert cell.execution_count is None
+
+
+def test_two_notebooks_make_the_same_run():
+    trains = {
+        re.search(r"COMMAND = \[.*?\]", cell.source, re.DOTALL)[0]
+        for name in ("method_in_15_minutes", "analyse_a_run")
+        for cell in code(read(ROOT / "notebooks" / f"{name}.ipynb"))
+        if "COMMAND = [" in cell.source
+    }
+    assert len(trains) == 1
 
 
 def test_there_are_three_and_all_install_alike():
