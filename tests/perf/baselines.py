@@ -182,10 +182,7 @@ def main() -> None:
     for arm, seeds in paths.items():
         rows = [scored(path, "", games) | spent(path) for path in seeds.values()]
         table[arm] = compared(rows) | {"seeds": rows}
-    text = json.dumps(table, indent=1)
-    print(text)
-    if arguments.json:
-        arguments.json.write_text(text + "\n")
+    self_play.tell(table, arguments.json)
 
 
 if __name__ == "__main__":

@@ -146,6 +146,14 @@ async def runs(config_file: str, root: pathlib.Path, iterations: int) -> dict[st
     return paths
 
 
+def tell(table: Any, file: pathlib.Path | None) -> None:
+    """Prints it as JSON, and writes it if there is a file for it."""
+    text = json.dumps(table, indent=1)
+    print(text)
+    if file:
+        file.write_text(text + "\n")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument(
@@ -158,10 +166,7 @@ def main() -> None:
     paths = asyncio.run(runs(arguments.config, arguments.workdir, arguments.iterations))
     environments = probe(arguments.workdir / "probe")
     table = {name: summary(path, environments) for name, path in sorted(paths.items())}
-    text = json.dumps(table, indent=1)
-    print(text)
-    if arguments.json:
-        arguments.json.write_text(text + "\n")
+    tell(table, arguments.json)
 
 
 if __name__ == "__main__":
