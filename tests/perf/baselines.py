@@ -10,7 +10,8 @@ and every run's last policy play without hints
 * ``probe``: what the taught designer had written before any of the runs;
 
 and answer ``reasoning_gym``: those of the benchmark's tasks whose questions fit the model's
-context. About an hour on 2 cores; the same command continues.
+context. About half an hour on 2 cores, and five minutes where the lesson is not cached; the same
+command continues.
 """
 
 import argparse
