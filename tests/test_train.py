@@ -3,6 +3,7 @@
 Uses the laptop's taught model; whoever has not run the main job before waits for the lesson once.
 """
 
+import itertools
 import json
 import os
 import signal
@@ -90,6 +91,20 @@ def test_the_run_directory_can_be_read(finished):
     scored = [e for e in episodes if e["return"] is not None]
     assert len(scored) == sum(r["episodes/plain"] + r["episodes/hinted"] for r in rows)
     assert {e["arm"] for e in scored} == {"plain", "hinted"}
+
+
+def test_the_taught_agent_heeds_verdicts(finished):
+    """Else self-play has nothing to start from: docs/laptop.md. By a coin it would be a half."""
+    kept = []
+    for path in finished[0].glob("episodes/*/*.json"):
+        episode = json.loads(path.read_text())
+        if episode["arm"] == "plain":
+            for turn, following in itertools.pairwise(episode["turns"]):
+                if turn["observation"].startswith("right, "):
+                    negated = ["{not " in each["action"] for each in (turn, following)]
+                    kept.append(negated[0] == negated[1])
+    assert len(kept) > 20
+    assert sum(kept) / len(kept) > 0.65
 
 
 def test_the_same_command_again_changes_nothing(finished):

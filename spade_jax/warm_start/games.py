@@ -11,7 +11,7 @@ from spade_jax.data import corpus
 from spade_jax.sandbox.interface import Host
 from spade_jax.selfplay import prompts
 from spade_jax.warm_start import tokenizer
-from spade_jax.warm_start.families import FAMILIES, Family, Game
+from spade_jax.warm_start.families import FAMILIES, Game, Theme
 from spade_jax.warm_start.lesson import ABILITIES, Example, answered, noun, remembered
 
 FORMAT = tokenizer.GAMES
@@ -29,7 +29,7 @@ def create(
     return _of(rng.choice(families), documents, rng)
 
 
-def _of(family: Family, documents: Sequence[corpus.Document], rng: random.Random) -> Game:
+def _of(family: Theme, documents: Sequence[corpus.Document], rng: random.Random) -> Game:
     return family.create(rng, noun(rng.choice(documents)))
 
 

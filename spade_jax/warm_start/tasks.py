@@ -10,8 +10,8 @@ there are n earlier reactions, and the verdict on one of them is shown.
 import random
 
 from spade_jax.environments import tasks
-from spade_jax.warm_start.families import FAMILIES
-from spade_jax.warm_start.families.reaction import RULES, Theme
+from spade_jax.warm_start.families import FAMILIES, Theme
+from spade_jax.warm_start.families.reaction import RULES
 
 
 class Reaction:
@@ -46,7 +46,7 @@ class Reaction:
 
 def reactions() -> list[Reaction]:
     """A task for each family."""
-    return [Reaction(family) for family in FAMILIES if isinstance(family, Theme)]
+    return [Reaction(family) for family in FAMILIES]
 
 
 if __name__ == "__main__":

@@ -95,6 +95,14 @@ def test_the_hint_wins_and_slack_decides_what_plain_play_does(slack, least, most
     assert arms["random"] < 0.1
 
 
+def test_a_level_of_ones_own_is_taken():
+    family = dataclasses.replace(FAMILIES[0], goals=(4,), slack=(3,))
+    for seed in range(8):
+        source = family.create(random.Random(seed), "lambda").source
+        assert "self.goal = 4\n" in source
+        assert "max_turns=7," in source
+
+
 @pytest.mark.parametrize("family", FAMILIES, ids=NAMES)
 def test_games_are_varied_and_repeatable(family):
     drawn = games(family, 12)

@@ -8,11 +8,12 @@ from spade_jax.warm_start.families import (
     pattern,
     spatial,
 )
-from spade_jax.warm_start.families.program import Family, Game, Player
+from spade_jax.warm_start.families.program import Game, Player
+from spade_jax.warm_start.families.reaction import Theme
 
-__all__ = ["FAMILIES", "Family", "Game", "Player"]
+__all__ = ["FAMILIES", "Game", "Player", "Theme"]
 
-FAMILIES: list[Family] = [
+FAMILIES: list[Theme] = [
     *mathematical.FAMILIES,
     *logical.FAMILIES,
     *spatial.FAMILIES,

@@ -35,19 +35,6 @@ class Game:
     player: typing.Callable[[float, random.Random, str | None], Player]
 
 
-class Family(typing.Protocol):
-    """A kind of game with free parameters."""
-
-    @property
-    def name(self) -> str: ...
-    @property
-    def skill(self) -> str: ...
-
-    def create(self, rng: random.Random, noun: str) -> Game:
-        """A game with parameters drawn from ``rng``; ``noun`` appears in its first observation."""
-        ...
-
-
 PURPOSES = (
     "Find the rule and use it.",
     "A hidden value decides.",
